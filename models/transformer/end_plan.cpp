@@ -13,7 +13,7 @@ constexpr Bytes kLossBytes = 4;  // fp32
 std::vector<LayerStep> plan_embedding(const ModelShape& model, LayerTimer& timer, std::uint64_t tokens,
                                       const LayerSplit& split, Direction direction) {
   constexpr LayerPart part = LayerPart::embedding;
-  StepList steps(model, tokens, split);
+  StepList steps(model, tokens, split, &timer);
   if (direction == Direction::forward) {
     steps.add(part, timer.embedding(tokens));
     model.positions > 0 ? steps.all_reduce(part) : steps.reduce(part);
@@ -34,7 +34,7 @@ std::vector<LayerStep> plan_embedding(const ModelShape& model, LayerTimer& timer
 std::vector<LayerStep> plan_head(const ModelShape& model, LayerTimer& timer, std::uint64_t tokens,
                                  const LayerSplit& split, Direction direction) {
   constexpr LayerPart part = LayerPart::head;
-  StepList steps(model, tokens, split);
+  StepList steps(model, tokens, split, &timer);
   const auto exchange = [&] { steps.add(part, collective::Operation::all_reduce, tokens * kLossBytes); };
   if (direction == Direction::forward) {
     steps.add(part, timer.norm(part, steps.divided_tokens()));

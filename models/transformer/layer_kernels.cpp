@@ -70,6 +70,16 @@ void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, s
   segment.add(name, timer_.gemm(shape));
 }
 
+LayerTimer::Widths LayerTimer::qkv_widths() const {
+  if (form().fused.projections) return {qkv_width()};
+  const std::uint64_t keys = std::uint64_t(heads_.kv) * heads_.dim;
+  return {std::uint64_t(heads_.query) * heads_.dim, keys, keys};
+}
+
+LayerTimer::Widths LayerTimer::gate_up_widths(std::uint64_t width) const {
+  return form().fused.projections ? Widths{projections() * width} : Widths(projections(), width);
+}
+
 void LayerTimer::add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype) {
   gpu::KernelSpec spec;
   spec.op = gpu::KernelOp::quantize;
@@ -218,7 +228,7 @@ Segment LayerTimer::attention_output(const LayerPass& pass) {
   const std::uint64_t tokens = pass.dense_tokens();
   const std::uint64_t attended = std::uint64_t(heads_.query) * heads_.dim;
   add_narrowing(segment, tokens, attended);
-  add_projection(segment, "o_proj", tokens, model_.hidden, attended, model_.kinds[pass.kind].attention);
+  add_projection(segment, "o_proj", tokens, {model_.hidden}, attended, model_.kinds[pass.kind].attention);
   return measured(segment, static_cast<double>(tokens));
 }
 
@@ -227,7 +237,7 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
   const LayerShape& layer = model_.kinds[pass.kind];
-  add_projection(segment, "qkv", tokens, qkv_width(), model_.hidden, layer.attention);
+  add_projection(segment, "qkv", tokens, qkv_widths(), model_.hidden, layer.attention);
   add_qk_norm(segment, tokens);
   if (model_.rotary && !form().fused.rotary) {
     add_rotary_operators(segment, tokens);
@@ -246,10 +256,10 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
 
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
                          const std::optional<WeightFormat>& format) {
-  add_projection(segment, "gate_up", tokens, projections() * width, model_.hidden, format);
+  add_projection(segment, "gate_up", tokens, gate_up_widths(width), model_.hidden, format);
   add_activation(segment, tokens, width);
   add_narrowing(segment, tokens, width);
-  add_projection(segment, "down", tokens, model_.hidden, width, format);
+  add_projection(segment, "down", tokens, {model_.hidden}, width, format);
 }
 
 void LayerTimer::add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width) {
@@ -318,10 +328,10 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   const Experts e = experts(tokens, ep, load);
   add_sort(segment, "sort", e, ep);
   add_narrowing(segment, e.routed, model_.hidden);
-  add_projection(segment, "gate_up", e.rows, projections() * ffn_, model_.hidden, format, e.active);
+  add_projection(segment, "gate_up", e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
   add_activation(segment, e.routed, ffn_);
   add_narrowing(segment, e.routed, ffn_);
-  add_projection(segment, "down", e.rows, model_.hidden, ffn_, format, e.active);
+  add_projection(segment, "down", e.rows, {model_.hidden}, ffn_, format, e.active);
   add_sort(segment, "unsort", e, ep);
   segment.mark_routed();
   return segment;

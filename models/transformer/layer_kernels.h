@@ -53,6 +53,11 @@
 
 namespace railyard::transformer {
 
+/// Sums gradients of the common input of several matrices.
+constexpr const char* kInputGradientSum = "input_gradient_sum";
+/// Copies tokens from the order of a sequence-parallel collective to that of the activations, or back.
+constexpr const char* kRearrange = "rearrange";
+
 struct NamedKernel {
   const char* name;
   gpu::KernelTime time;
@@ -169,6 +174,8 @@ class LayerTimer {
   /// Dropout, and the bias of the part's last projection.
   Segment dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction);
   Segment norm_backward(LayerPart part, std::uint64_t tokens);
+  /// @param bytes  of all tokens
+  Segment rearrange(Bytes bytes);
   // Narrow operands as wide as the residual stream; narrow_steps.h puts them into a layer. @pre the form has narrow products
   Segment hidden_amax(std::uint64_t tokens);
   Segment cast_hidden(std::uint64_t tokens, std::uint32_t copies);
@@ -266,18 +273,26 @@ class LayerTimer {
   void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width,
                 std::optional<DataType> result = std::nullopt);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
+  /// Widths of the matrices with a product of their own that make up a projection.
+  using Widths = std::vector<std::uint64_t>;
+  Widths qkv_widths() const;
+  /// @param width  of the input to the MLP's second matrix
+  Widths gate_up_widths(std::uint64_t width) const;
   /// Number of matrices in the first half of the MLP.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// A product of qkv, o_proj or MLP, which training may run with narrow operands.
-  void add_projection(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+  void add_projection(Segment& segment, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                       const std::optional<WeightFormat>& format, std::uint32_t groups = 1);
+  DataType projection_type() const { return form().narrow ? form().narrow->dtype : model_.dtype; }
+  /// The product of a training step.
+  gpu::KernelTime steady_gemm(gpu::GemmShape shape);
   enum class Product : std::uint8_t { projection, wide };
   /// Gradients of C[m,n] = A[m,k] B[k,n].
-  Segment gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+  Segment gemm_dgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                      std::uint32_t groups = 1, Product product = Product::projection);
-  Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+  Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                      std::uint32_t groups = 1, Product product = Product::projection);
   /// What the product of a gradient of weights writes, and whether it adds.
   void set_gradient(gpu::GemmShape& wgrad) const;

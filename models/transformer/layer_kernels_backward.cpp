@@ -10,29 +10,46 @@ Segment PartBackward::joined() const {
   return all;
 }
 
-Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                                std::uint32_t groups, Product product) {
   Segment segment;
   if (!has_dgrad(direction)) return segment;
-  product == Product::projection ? add_projection(segment, name, m, k, n, std::nullopt, groups)
-                                 : add_gemm(segment, name, m, k, n, std::nullopt, groups);
+  if (product == Product::wide) {
+    add_gemm(segment, name, m, k, n.front(), std::nullopt, groups);
+    return segment;
+  }
+  std::vector<gpu::KernelTime> times;
+  for (const std::uint64_t width : n) {
+    add_weight_cast(segment, k, width, groups);
+    times.push_back(steady_gemm({m, k, width, projection_type(), groups}));
+  }
+  segment.add(name, gpu::joined(times));
+  if (n.size() > 1)
+    add_elementwise(segment, kInputGradientSum,
+                    static_cast<double>(n.size() + 1) * static_cast<double>(m * k) * groups);
   return segment;
 }
 
-Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                                std::uint32_t groups, Product product) {
   Segment segment;
   if (!has_wgrad(direction)) return segment;
-  gpu::KernelSpec spec;
-  spec.dtype = product == Product::projection && form().narrow ? form().narrow->dtype : model_.dtype;
-  spec.m = k;
-  spec.n = n;
-  spec.k = m;
-  spec.groups = groups;
-  spec.steady = training_.has_value();
-  set_gradient(spec);
-  segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
-  add_gradient_sum(segment, static_cast<double>(n) * static_cast<double>(k) * groups);
+  double elements = 0;
+  std::vector<gpu::KernelTime> times;
+  for (const std::uint64_t width : n) {
+    gpu::KernelSpec spec;
+    spec.dtype = product == Product::projection ? projection_type() : model_.dtype;
+    spec.m = k;
+    spec.n = width;
+    spec.k = m;
+    spec.groups = groups;
+    spec.steady = training_.has_value();
+    set_gradient(spec);
+    times.push_back(gpu::kernel_time(timer_.gpu(), spec));
+    elements += static_cast<double>(width) * static_cast<double>(k) * groups;
+  }
+  segment.add(name, gpu::joined(times));
+  add_gradient_sum(segment, elements);
   return segment;
 }
 
@@ -111,8 +128,8 @@ Segment LayerTimer::merge_attention_backward(const LayerPass& pass) {
 
 Segment LayerTimer::attention_output_backward(const LayerPass& pass, Direction direction) {
   const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
-  Segment segment = gemm_dgrad(direction, "o_proj_dgrad", tokens, model_.hidden, attended);
-  segment.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, model_.hidden, attended));
+  Segment segment = gemm_dgrad(direction, "o_proj_dgrad", tokens, {model_.hidden}, attended);
+  segment.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, {model_.hidden}, attended));
   return segment;
 }
 
@@ -124,8 +141,8 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
     form().fused.rotary ? add_elementwise(part.body, "rotary_dgrad", rotated)
                         : add_rotary_operators(part.body, tokens, true);
   if (has_dgrad(direction)) add_narrowing(part.body, tokens, qkv_width());
-  part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_width(), model_.hidden);
-  part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_width(), model_.hidden);
+  part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_widths(), model_.hidden);
+  part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_widths(), model_.hidden);
   if (model_.qkv_bias)
     add_bias_wgrad(part.input_wgrad, direction, "qkv_bias_wgrad",
                    static_cast<double>(tokens) * static_cast<double>(qkv_width()));
@@ -135,22 +152,34 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
 gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint32_t kind, std::uint64_t tokens,
                                     std::uint32_t most_sms) {
   const Matrix matrix = matrix_of(model_, use.linear, model_.heads / heads_.query, kind);
-  gpu::GemmShape shape{tokens, matrix.rows, matrix.columns, form().narrow ? form().narrow->dtype : model_.dtype};
-  if (use.product == transformer::Product::dgrad) std::swap(shape.n, shape.k);
-  if (use.product == transformer::Product::wgrad) {
-    shape.m = matrix.columns;
-    shape.k = tokens;
-    set_gradient(shape);
+  Widths rows{matrix.rows};
+  if (use.linear == Linear::qkv) rows = qkv_widths();
+  if (use.linear == Linear::fc1) rows = gate_up_widths(matrix.rows / projections());
+  std::vector<gpu::KernelTime> times;
+  for (const std::uint64_t width : rows) {
+    gpu::GemmShape shape{tokens, width, matrix.columns, projection_type()};
+    if (use.product == transformer::Product::dgrad) std::swap(shape.n, shape.k);
+    if (use.product == transformer::Product::wgrad) {
+      shape.m = matrix.columns;
+      shape.k = tokens;
+      set_gradient(shape);
+    }
+    shape.most_sms = most_sms;
+    times.push_back(steady_gemm(shape));
   }
-  shape.steady = training_.has_value();
-  shape.most_sms = most_sms;
-  return timer_.gemm(shape);
+  return gpu::joined(times);
+}
+
+Segment LayerTimer::rearrange(Bytes bytes) {
+  Segment segment;
+  segment.add(kRearrange, timer_.memory_bound(2 * static_cast<double>(bytes)));
+  return segment;
 }
 
 PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
   PartBackward part;
-  part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, model_.hidden, width, e.active));
-  part.body.append(gemm_wgrad(direction, "down_wgrad", e.rows, model_.hidden, width, e.active));
+  part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, {model_.hidden}, width, e.active));
+  part.body.append(gemm_wgrad(direction, "down_wgrad", e.rows, {model_.hidden}, width, e.active));
   // The gradient of the result, the two factors (or the one input), and their gradients.
   const double activated = static_cast<double>(e.routed) * static_cast<double>(width);
   if (has_dgrad(direction))
@@ -159,8 +188,8 @@ PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Dir
         : add_elementwise(part.body, "activation_dgrad", static_cast<double>(2 * projections() + 1) * activated);
   const std::uint64_t widened = projections() * width;
   if (has_dgrad(direction)) add_narrowing(part.body, e.routed, widened);
-  part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, widened, model_.hidden, e.active);
-  part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, widened, model_.hidden, e.active);
+  part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, gate_up_widths(width), model_.hidden, e.active);
+  part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, gate_up_widths(width), model_.hidden, e.active);
   if (model_.mlp_bias)
     add_bias_wgrad(part.input_wgrad, direction, "gate_up_bias_wgrad",
                    static_cast<double>(e.routed) * static_cast<double>(widened));
@@ -209,8 +238,8 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
 Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
   Segment segment;
   if (has_dgrad(direction)) add_permutation(segment, "permute_dgrad", tokens);
-  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, model_.experts, model_.hidden, 1, Product::wide));
-  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, model_.experts, model_.hidden, 1, Product::wide));
+  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, {model_.experts}, model_.hidden, 1, Product::wide));
+  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, {model_.experts}, model_.hidden, 1, Product::wide));
   return segment;
 }
 

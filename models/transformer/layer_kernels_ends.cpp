@@ -68,8 +68,8 @@ Segment LayerTimer::loss(std::uint64_t tokens) {
 PartBackward LayerTimer::head_backward(std::uint64_t tokens, Direction direction) {
   PartBackward part;
   if (has_dgrad(direction)) add_logits(part.body, "loss_dgrad", tokens, kLogitBytes + element_bytes_);
-  part.input_dgrad = gemm_dgrad(direction, "lm_head_dgrad", tokens, vocab_, model_.hidden, 1, Product::wide);
-  part.input_wgrad = gemm_wgrad(direction, "lm_head_wgrad", tokens, vocab_, model_.hidden, 1, Product::wide);
+  part.input_dgrad = gemm_dgrad(direction, "lm_head_dgrad", tokens, {vocab_}, model_.hidden, 1, Product::wide);
+  part.input_wgrad = gemm_wgrad(direction, "lm_head_wgrad", tokens, {vocab_}, model_.hidden, 1, Product::wide);
   if (model_.head_bias)
     add_bias_wgrad(part.input_wgrad, direction, "lm_head_bias_wgrad",
                    static_cast<double>(tokens) * static_cast<double>(vocab_));

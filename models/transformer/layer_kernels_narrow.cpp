@@ -61,14 +61,20 @@ Segment LayerTimer::transpose_hidden(std::uint64_t tokens) {
   return segment;
 }
 
-void LayerTimer::add_projection(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
+  shape.steady = training_.has_value();
+  return timer_.gemm(shape);
+}
+
+void LayerTimer::add_projection(Segment& segment, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
                                 const std::optional<WeightFormat>& format, std::uint32_t groups) {
-  const std::optional<NarrowProducts>& narrow = form().narrow;
-  if (!narrow) return add_gemm(segment, name, m, n, k, format, groups);
-  add_weight_cast(segment, n, k, groups);
-  gpu::GemmShape shape{m, n, k, narrow->dtype, groups};
-  shape.steady = true;
-  segment.add(name, timer_.gemm(shape));
+  if (!form().narrow && n.size() == 1) return add_gemm(segment, name, m, n.front(), k, format, groups);
+  std::vector<gpu::KernelTime> times;
+  for (const std::uint64_t width : n) {
+    add_weight_cast(segment, width, k, groups);
+    times.push_back(steady_gemm({m, width, k, projection_type(), groups}));
+  }
+  segment.add(name, gpu::joined(times));
 }
 
 }  // namespace railyard::transformer

@@ -81,7 +81,7 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
 
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                   const LayerSplit& split, Direction direction) {
-  StepList steps(model, pass.dense_tokens(), split);
+  StepList steps(model, pass.dense_tokens(), split, &timer);
   direction == Direction::forward ? add_forward(steps, &timer, model, pass)
                                   : add_backward(steps, timer, model, pass, direction);
   return steps.take();
@@ -89,7 +89,7 @@ std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, co
 
 std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
                                       const LayerSplit& split, bool stops_early) {
-  StepList steps(model, pass.dense_tokens(), split);
+  StepList steps(model, pass.dense_tokens(), split, &timer);
   switch (timer.form().recompute) {
     case Recompute::none: break;
     case Recompute::selective:
@@ -102,7 +102,7 @@ std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer
 }
 
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split) {
-  StepList steps(model, tokens, split);
+  StepList steps(model, tokens, split, nullptr);
   add_forward(steps, nullptr, model, {});
   return steps.take();
 }

@@ -1,14 +1,17 @@
 #include "transformer/step_list.h"
 
+#include <cstring>
+
 #include "transformer/parameters.h"
 
 namespace railyard::transformer {
 
 using collective::Operation;
 
-StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split)
+StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split, LayerTimer* timer)
     : tokens_(tokens),
       split_(split),
+      timer_(timer),
       activations_(hidden_bytes(model, tokens)),
       narrow_activations_(split.gathered ? stored_bytes(tokens * model.hidden, *split.gathered) : activations_) {}
 
@@ -26,11 +29,13 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
   const bool gathers_again = !form.keep_gathered && sequence_parallel() && has_product;
   const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
   if (has_dgrad(direction)) add(part, kernels.body);
+  const Bytes gathered = narrow ? narrow_activations_ : activations_;
   if (gathers_again) {
-    narrow ? gather_narrow(part) : gather(part);
+    add(part, Operation::all_gather, gathered);
     steps_.back().beside_next = !beside.kernels.empty();
   }
   add(part, beside);
+  if (gathers_again) rearrange(part, gathered);
   const InputReduce input_reduce = form.input_reduce[static_cast<std::size_t>(part)];
   if (input_reduce != InputReduce::after_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
     reduce(part);
@@ -51,16 +56,29 @@ void StepList::add(LayerPart part, RankGroup group, Operation operation, Bytes b
 }
 
 void StepList::gather(LayerPart part) {
-  if (split_.sequence_parallel) add(part, Operation::all_gather, activations_);
+  if (!split_.sequence_parallel) return;
+  add(part, Operation::all_gather, activations_);
+  rearrange(part, activations_);
 }
 
 void StepList::gather_narrow(LayerPart part, std::uint32_t directions) {
   if (!split_.gathered) return gather(part);
-  if (split_.sequence_parallel) add(part, Operation::all_gather, directions * narrow_activations_);
+  if (!split_.sequence_parallel) return;
+  add(part, Operation::all_gather, directions * narrow_activations_);
+  rearrange(part, directions * narrow_activations_);
 }
 
 void StepList::reduce(LayerPart part) {
+  if (split_.sequence_parallel) rearrange(part, activations_);
   add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce, activations_);
+}
+
+void StepList::rearrange(LayerPart part, Bytes bytes) {
+  if (timer_ == nullptr || split_.tp == 1 || timer_->form().sequence_first) return;
+  const bool after_kernels = !steps_.empty() && !steps_.back().is_collective();
+  // A sum of input gradients writes its result where the reduce-scatter needs it.
+  if (after_kernels && std::strcmp(steps_.back().kernels.kernels.back().name, kInputGradientSum) == 0) return;
+  add(part, timer_->rearrange(bytes));
 }
 
 }  // namespace railyard::transformer

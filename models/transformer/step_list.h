@@ -9,7 +9,8 @@ namespace railyard::transformer {
 
 class StepList {
  public:
-  StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split);
+  /// @param timer  of the copies that collectives need; null: steps have no kernels
+  StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split, LayerTimer* timer);
 
   std::uint64_t tokens() const { return tokens_; }
   /// Tokens of a rank where tokens are divided among ranks: norms, dropout, residual stream.
@@ -40,8 +41,12 @@ class StepList {
   std::vector<LayerStep> take() { return std::move(steps_); }
 
  private:
+  /// Copies the tokens of a sequence-parallel collective, if the form needs it.
+  void rearrange(LayerPart part, Bytes bytes);
+
   const std::uint64_t tokens_;
   const LayerSplit split_;
+  LayerTimer* const timer_;
   const Bytes activations_, narrow_activations_;
   std::vector<LayerStep> steps_;
 };

@@ -50,6 +50,9 @@ struct FusedKernels {
   bool residual = true;    ///< sum with the residual stream, and dropout or norm
   bool norm = true;        ///< RMSNorm
   bool rotary = true;      ///< rotary embedding of queries and keys
+  /// Products with the matrices of queries, keys and values, and of gate and up. Otherwise each matrix has products of
+  /// its own, and backward a kernel sums the gradients of their common input.
+  bool projections = true;
 };
 
 struct TrainingForm {
@@ -65,6 +68,10 @@ struct TrainingForm {
   bool divide_inputs = false;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
   FusedKernels fused;
+  /// Activations are [sequence, batch, hidden], so sequence-parallel ranks have rows that follow each other. Otherwise
+  /// ([batch, sequence, hidden]) a kernel copies all tokens after a gather and before a reduce-scatter, unless a product
+  /// overlaps with it.
+  bool sequence_first = true;
   GradientSum gradient_sum = GradientSum::after_reduce;
   DataType gradients = DataType::tf32;   ///< in which gradients are added; tf32: 32 bits
   std::optional<NarrowProducts> narrow;  ///< none: products in the model's type

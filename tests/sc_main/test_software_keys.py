@@ -12,7 +12,8 @@ WORKLOAD = {"kind": "training", "seq_tokens": 2048, "global_batch": 8, "tp": 2, 
 # Key, another value, other keys of the datasheet with which it counts, keys of the workload with which it counts
 KEYS = [
     ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {}, {}),
-    ("norm_fused", "false", {}, {}), ("rotary_fused", "false", {}, {}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}),
+    ("norm_fused", "false", {}, {}), ("rotary_fused", "false", {}, {}), ("projections_fused", "false", {}, {}),
+    ("sequence_first", "false", {}, {"sequence_parallel": True}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}),
     ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),
     ("host_us", "300", {}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}),
     ("bucket_parameters", "1e8", {"dp_overlap": "true", "bucket_parameters_per_rank": "0"}, {}),

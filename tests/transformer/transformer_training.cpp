@@ -389,6 +389,65 @@ BOOST_AUTO_TEST_CASE(masks_take_a_byte_and_norms_leave_the_residual) {
   BOOST_TEST(bytes_of(none, Direction::forward, "dropout") == 0);
 }
 
+// A copy reads and writes all tokens once. All else is as with the sequence first.
+BOOST_AUTO_TEST_CASE(collectives_of_the_second_dimension_copy_all_tokens) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const ModelShape model = llama_8b();
+  const LayerSplit split{8, true};
+  TrainingForm batch_first, own_products;
+  batch_first.sequence_first = own_products.sequence_first = own_products.fused.projections = false;
+  const auto plan = [&](const TrainingForm& form, const LayerSplit& of, Direction direction) {
+    LayerTimer timer(model, of.tp, gpu);
+    timer.set_training(form);
+    return plan_layer(model, timer, whole_sequences(2), of, direction);
+  };
+  const auto copies = [&](const TrainingForm& form, Direction direction) {
+    const Work found = work_of(plan(form, split, direction));
+    Work others;
+    for (const auto& each : found)
+      if (std::get<0>(each) != kRearrange) others.push_back(each);
+    if (form.fused.projections) BOOST_TEST((others == work_of(plan({}, split, direction))));
+    for (const LayerStep& step : plan(form, split, direction))
+      for (const NamedKernel& kernel : step.kernels.kernels)
+        if (std::string(kernel.name) == kRearrange)
+          BOOST_TEST(kernel.time.l2_bytes == 2.0 * hidden_bytes(model, 2 * kTokens));
+    return found.size() - others.size();
+  };
+  BOOST_TEST(copies(batch_first, Direction::forward) == 4u);
+  BOOST_TEST(copies(batch_first, Direction::backward) == 4u);
+  BOOST_TEST(copies(batch_first, Direction::wgrad) == 0u);
+  BOOST_TEST(copies(own_products, Direction::backward) == 2u);  // sums of input gradients write in order
+  for (const LayerSplit& whole : {LayerSplit{1, true}, LayerSplit{8, false}})
+    BOOST_TEST((work_of(plan(batch_first, whole, Direction::forward)) == work_of(plan({}, whole, Direction::forward))));
+}
+
+BOOST_AUTO_TEST_CASE(matrices_with_products_of_their_own_have_the_same_flops) {
+  gpu::KernelTimer gpu(gpu_datasheet("H100-SXM5-80GB"));
+  const ModelShape model = llama_8b();
+  const LayerSplit split{8, true};
+  TrainingForm own_products;
+  own_products.fused.projections = false;
+  LayerTimer fused(model, split.tp, gpu), apart(model, split.tp, gpu);
+  fused.set_training({});
+  apart.set_training(own_products);
+  for (const Direction direction : {Direction::forward, Direction::dgrad, Direction::wgrad}) {
+    const std::vector<LayerStep> one = plan_layer(model, fused, whole_sequences(2), split, direction),
+                                 several = plan_layer(model, apart, whole_sequences(2), split, direction);
+    BOOST_TEST(flops_of(several) == flops_of(one), boost::test_tools::tolerance(1e-13));
+    std::vector<double> sums, seconds(2);
+    for (const LayerStep& step : several)
+      for (const NamedKernel& kernel : step.kernels.kernels)
+        if (std::string(kernel.name) == kInputGradientSum) sums.push_back(kernel.time.l2_bytes);
+    for (const LayerStep& step : one) seconds[0] += step.kernels.seconds;
+    for (const LayerStep& step : several) seconds[1] += step.kernels.seconds;
+    BOOST_TEST(seconds[0] < seconds[1]);
+    // Gate and up; queries, keys and values. Each gradient is read, their sum written.
+    const double hidden = hidden_bytes(model, 2 * kTokens);
+    BOOST_TEST((sums ==
+                (direction == Direction::dgrad ? std::vector<double>{3 * hidden, 4 * hidden} : std::vector<double>{})));
+  }
+}
+
 // Counted by hand from the operators of eager PyTorch, for each number of the input: RMSNorm reads and writes 36 bytes
 // forward and 84 backward, the rotary embedding 20 each way, SiLU and its product 10 and 18, a sum with the residual 6.
 BOOST_AUTO_TEST_CASE(operators_of_eager_pytorch_move_all_their_numbers) {

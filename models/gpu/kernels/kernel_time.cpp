@@ -50,4 +50,21 @@ KernelTime KernelTime::taking(double time) const {
   return kernel;
 }
 
+KernelTime joined(const std::vector<KernelTime>& kernels) {
+  if (kernels.size() == 1) return kernels.front();
+  double seconds = 0, flops = 0, bytes = 0, l2_bytes = 0;
+  for (const KernelTime& kernel : kernels) {
+    seconds += kernel.seconds;
+    flops += kernel.flops;
+    bytes += kernel.bytes;
+    l2_bytes += kernel.l2_bytes;
+  }
+  const auto shorter = [](const KernelTime& a, const KernelTime& b) { return a.seconds < b.seconds; };
+  KernelTime all = std::max_element(kernels.begin(), kernels.end(), shorter)->taking(seconds);
+  all.flops = flops;
+  all.bytes = bytes;
+  all.l2_bytes = l2_bytes;
+  return all;
+}
+
 }  // namespace railyard::gpu

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "gpu/datasheet.h"
 
@@ -77,6 +78,10 @@ struct KernelTime {
   /// before.
   KernelTime taking(double time) const;
 };
+
+/// Kernels that follow each other, as one kernel. It reacts to its share of a GPU as the longest of them does. @pre there
+/// is one
+KernelTime joined(const std::vector<KernelTime>& kernels);
 
 constexpr double kBytesPerKib = 1024.0;
 constexpr double kBytesPerMib = 1048576.0;

@@ -45,21 +45,25 @@ class Coupler {
   }
 
  private:
+  static bool is(const NamedKernel& kernel, const char* name) { return std::strcmp(kernel.name, name) == 0; }
   static bool is_tp(const LayerStep& step) { return step.is_collective() && step.group == RankGroup::tp; }
 
   /// Couples the gather with the first product of the next step, of which kernels are then taken.
   bool gather(const LayerStep& gather, const LayerStep& next) {
     const std::vector<NamedKernel>& kernels = next.kernels.kernels;
-    std::size_t first = 0;  // narrow products: their weights are narrowed before the gather, tokens transposed after it
+    // Narrow products: their weights are narrowed before the gather, tokens transposed after it. A product of shards
+    // needs no tokens in order.
+    std::size_t first = 0;
     while (first < kernels.size() && !linear_use(kernels[first]) &&
-           (std::strncmp(kernels[first].name, "weight_", 7) == 0 || std::strcmp(kernels[first].name, "transpose") == 0))
+           (std::strncmp(kernels[first].name, "weight_", 7) == 0 || is(kernels[first], "transpose") ||
+            is(kernels[first], transformer::kRearrange)))
       ++first;
     if (first == kernels.size()) return false;
     const auto use = linear_use(kernels[first]);
     if (!use || !method_of(*use)) return false;
     Segment before, after;
     for (std::size_t k = 0; k < first; ++k)
-      (std::strcmp(kernels[k].name, "transpose") == 0 ? after : before).add(kernels[k]);
+      if (!is(kernels[k], transformer::kRearrange)) (is(kernels[k], "transpose") ? after : before).add(kernels[k]);
     add(next.part, before);
     add_coupled(gather, *use, kernels[first].time);
     add(next.part, after);
@@ -71,7 +75,8 @@ class Coupler {
   bool scatter(const LayerStep& reduce) {
     if (out_.empty() || out_.back().coupled != nullptr || out_.back().layer.is_collective()) return false;
     const LayerStep last = out_.back().layer;
-    const std::vector<NamedKernel>& kernels = last.kernels.kernels;
+    std::vector<NamedKernel> kernels = last.kernels.kernels;
+    if (kernels.size() > 1 && is(kernels.back(), transformer::kRearrange)) kernels.pop_back();
     const auto use = linear_use(kernels.back());
     if (!use || !method_of(*use)) return false;
     out_.pop_back();

@@ -42,6 +42,7 @@ struct Software {
   std::optional<std::uint32_t>
       flash_attention;  ///< version of FlashAttention; none: the kernels of the GPU's datasheet
   transformer::FusedKernels fused;
+  bool sequence_first = true;  ///< order of activations: [sequence, batch, hidden]; otherwise [batch, sequence, hidden]
   bool dropout = false;
   bool recompute_stops_early = false;          ///< full recomputation of a layer leaves out its last product
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism

@@ -30,6 +30,14 @@ Record<Software> software_record() {
       .required();
   r.add("norm_fused", fused(&transformer::FusedKernels::norm), "a norm is one kernel").required();
   r.add("rotary_fused", fused(&transformer::FusedKernels::rotary), "rotary embedding is one kernel").required();
+  r.add("projections_fused", fused(&transformer::FusedKernels::projections),
+        "queries, keys and values are one product, and gate and up; otherwise each matrix has its own products")
+      .required();
+  r.add(
+       "sequence_first", &Software::sequence_first,
+       "activations are [sequence, batch, hidden]; otherwise [batch, sequence, hidden], and a kernel copies all tokens "
+       "after a gather and before a reduce-scatter of sequence parallelism")
+      .required();
   r.add("dropout", &Software::dropout, "dropout after attention and MLP, and of the softmax if attention is unfused")
       .required();
   r.add("recompute_stops_early", &Software::recompute_stops_early,

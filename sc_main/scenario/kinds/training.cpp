@@ -200,6 +200,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   take(software.attention, written.attention_key);
   spec.form.dropout = software.dropout;
   spec.form.fused = software.fused;
+  spec.form.sequence_first = software.sequence_first;
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
