@@ -3,7 +3,7 @@
 Rules, by column:
   kind             pipeline S: the schedule S on one replica. ZB_1p and ZB_2p are the schedules that are searched under an activation limit
                    of one and two times that of 1F1B (Qi et al., arXiv 2401.10241). Software megatron_2021. bubble rate S: the same run, and its longest stage. TP vanilla, TP async:
-                   FSDP with TP of torchtitan; async hides collectives behind products, which the scenario does not
+                   FSDP with TP of torchtitan; async hides collectives behind products
   config           model, GPUs and batch, as printed; a row of bubble rates has the shape of the throughput row of its model
   metric           samples/s/GPU, tokens/s/GPU, bubble_rate
 """
@@ -16,7 +16,7 @@ from runner import Result
 from .experiment import Experiment, table_of
 from .rows import Row, Unmapped
 from .training_models import gpt, padded, shape_of
-from .training_stacks import HALF, recomputed
+from .training_stacks import AUTOGRAD, HALF, recomputed
 from .training_steps import Step, experiment
 
 # sail-sg/zero-bubble-pipeline-parallelism examples/pretrain_zero_bubble.sh: one layer in each virtual stage, no overlap of sends.
@@ -83,6 +83,7 @@ def _tensor_parallel(row):
     shape = shape_of(Row(row.file, row.line, {"model": f"Llama3 {words[1]}"}, row.value), seq, tp)
     step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
-                recompute="full", tp_overlap="decomposed" if "async" in row["kind"] else "none", gemm="fp8" if "fp8" in row["kind"] else "bf16", fp32_gradients=True)
+                recompute="full", tp_overlap="decomposed" if "async" in row["kind"] else "none", gemm="fp8" if "fp8" in row["kind"] else "bf16",
+                recipe="tensorwise" if "tensorwise" in row["kind"] else "", fp32_gradients=True, options=AUTOGRAD)
     step = step if words[4].lower() == "full ac" else recomputed(step, HALF)
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

@@ -26,6 +26,7 @@ from .training_steps import Step
 # "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
 PRECISIONS = {"fp16": "fp16", "bf16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 HALF = 0.5
+AUTOGRAD = {"keep_gathered": True}  # PyTorch keeps the gathered input of a linear, or gathers it once more as it recomputes the layer
 # Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
 PAX_SHARE = 8 / 24
@@ -129,7 +130,8 @@ def torchtitan(row: Row) -> Step:
     compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
     found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", True, zero_stage=3,
                  sequence_parallel=sizes["tp"] > 1, tp_overlap="decomposed" if re.search("AsyncTP", words) else "none",
-                 global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
+                 global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]),
+                 options=AUTOGRAD if sizes["tp"] > 1 else {})
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
     return replace(found, recompute="full") if full else recomputed(found, HALF)
 

@@ -155,9 +155,10 @@ def test_overlapped_tensor_parallelism_is_a_group_of_its_own():
                           "config": "Llama3 8B FSDP8 TP8 compile per-op SAC local batch 12 seq 8192", "source": "pytorch/torchtitan async TP benchmark"}
     one = mapped(columns)
     asked = one.scenario["workload"]
-    assert one.operation == "torchtitan fp8, TP overlap"
+    assert one.operation == "torchtitan fp8 tensorwise, TP overlap"
+    assert asked["precision"] == {"gradients": "fp32", "gemm": "fp8", "recipe": "tensorwise"} and asked["keep_gathered"]
     assert part(asked, "tp", "dp", "global_batch", "micro_batch") == {"tp": 8, "dp": 8, "global_batch": 96, "micro_batch": 12}
-    assert mapped(columns | {"kind": "TP vanilla fp8 tensorwise"}).operation == "torchtitan fp8"
+    assert mapped(columns | {"kind": "TP vanilla fp8 tensorwise"}).operation == "torchtitan fp8 tensorwise"
 
 
 def test_a_layer_is_read_from_its_steps():
