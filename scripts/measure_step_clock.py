@@ -7,7 +7,8 @@ The loads: matrix products in bf16 and fp8, a copy, and a layer of Llama 3 8B, f
 accumulation adds partial sums of fp8 products in fp32 outside the tensor cores; recipes use it backward. Each load runs twice. In bursts of
 some milliseconds, between pauses, it has the power limit for itself; a straight line through the mean power of several shares of time gives
 the power that it would draw, and what the GPU draws without it. Then it runs without pauses. The clock is counted on the SMs. Kernels of
-the layers are timed in both ways. This takes three minutes. Run nothing else on the GPU, and leave its power limit as it is.
+the layers are timed in both ways. A layer in bf16 also takes turns with waits of a share of the time, in which 24 thread blocks poll, or
+copy, as those of a collective do. This takes four minutes. Run nothing else on the GPU, and leave its power limit as it is.
 """
 
 import collections
@@ -29,6 +30,9 @@ BURSTS_S, WARM_S, STEADY_S = 3.0, 2.0, 3.0  # of bursts of one share; before and
 TOKENS, HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM, LAYERS = 8192, 4096, 14336, 32, 8, 128, 4
 PRODUCT_KERNELS = ("nvjet", "gemm", "cutlass", "xmma")  # in their names
 LAYER_FLOPS = 6 * TOKENS * HIDDEN * ((HEADS + 2 * KV_HEADS) * HEAD_DIM + HEADS * HEAD_DIM + 3 * FFN)
+WAIT_BLOCKS, WAIT_SHARES, LONG_WAIT_SHARE = 24, (0.1, 0.2, 0.3, 0.45), 0.2
+LONG_TURNS = (4, 16, 64)  # iterations between two waits
+COPIED = 1 << 22  # numbers of 4 bytes that a block copies in one launch
 INPUT_SCALE, WEIGHT_SCALE = 64.0, 4000.0  # fill the range of fp8
 
 
@@ -59,6 +63,58 @@ def narrowing_kernel(triton, tl):
         tl.store(transposed + column[:, None] * rows + row[None, :], tl.trans(narrowed))
 
     return narrow
+
+
+def waiting_kernels(triton, tl):
+    """Thread blocks that poll for a time, and that copy their share of a buffer."""
+
+    @triton.jit
+    def poll(ends, nanoseconds):
+        start = tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+        now = start
+        while now - start < nanoseconds:
+            now = tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+        tl.store(ends + tl.program_id(0), now)
+
+    @triton.jit
+    def copy(source, target, numbers, BLOCK: tl.constexpr):
+        start = tl.program_id(0) * numbers
+        for first in range(0, numbers, BLOCK):
+            at = start + first + tl.arange(0, BLOCK)
+            tl.store(target + at, tl.load(source + at))
+
+    return poll, copy
+
+
+class Waits:
+    """What runs on the GPU for a time while it has nothing else to do, by name."""
+
+    BLOCK = 8192
+
+    def __init__(self, torch, triton, tl):
+        self.poll_kernel, self.copy_kernel = waiting_kernels(triton, tl)
+        self.ends = torch.zeros(WAIT_BLOCKS, dtype=torch.int64, device="cuda")
+        self.source = torch.zeros(WAIT_BLOCKS * COPIED, dtype=torch.int32, device="cuda").random_()
+        self.target = torch.empty_like(self.source)
+        self.number_s = 0.0
+        for _ in range(2):  # the first one compiles
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            self.copy_numbers(COPIED)
+            torch.cuda.synchronize()
+            self.number_s = (time.perf_counter() - start) / COPIED
+
+    def copy_numbers(self, numbers):
+        self.copy_kernel[(WAIT_BLOCKS,)](self.source, self.target, numbers, BLOCK=self.BLOCK, num_warps=16)
+
+    def poll(self, seconds):
+        self.poll_kernel[(WAIT_BLOCKS,)](self.ends, int(seconds * 1e9), num_warps=16)
+
+    def copy(self, seconds):
+        left = max(1, round(seconds / self.number_s / self.BLOCK)) * self.BLOCK
+        while left > 0:
+            self.copy_numbers(min(left, COPIED))
+            left -= COPIED
 
 
 class Gpu:
@@ -126,13 +182,16 @@ class Gpu:
         return {"power": slope + without, "power without load": without, "clock": statistics.median(clocks),
                 "time": statistics.median(seconds) / iterations}
 
-    def without_pause(self, run, iterations):
+    def without_pause(self, run, iterations, wait=lambda: None):
+        """Watts of all; clock and seconds of an iteration, and the share of time of iterations."""
         queued, marks = collections.deque(), []
 
         def more():
-            marks.append(self.mark())
+            first = self.mark()
             for _ in range(iterations):
                 run()
+            marks.append((first, self.mark()))
+            wait()
             event = self.torch.cuda.Event()
             event.record()
             queued.append(event)
@@ -145,8 +204,9 @@ class Gpu:
         marks.clear()
         watts = self.mean_power_w(STEADY_S, more)
         self.torch.cuda.synchronize()
-        clock, seconds = self.between(marks[0], marks[-1])
-        return {"power": watts, "clock": clock, "time": seconds / iterations / (len(marks) - 1)}
+        clocks, seconds = zip(*(self.between(*pair) for pair in marks))
+        busy_s, all_s = statistics.mean(seconds[:-1]), self.between(marks[0][0], marks[-1][0])[1] / (len(marks) - 1)
+        return {"power": watts, "clock": statistics.median(clocks), "time": busy_s / iterations, "share of time": busy_s / all_s}
 
     def kernel_times(self, run, pause_s, iterations):
         """Seconds of an iteration in kernels of each name, in the second half of the iterations."""
@@ -265,7 +325,19 @@ def parse_options():
     return parser.parse_args()
 
 
-def rows_of(gpu, loads):
+def rows_beside_waits(gpu, run, waits):
+    """A layer takes turns with waits."""
+    units = {"clock": "MHz", "time": "s", "share of time": ""}
+    time_s = gpu.without_pause(run, 1)["time"]
+    turns = [(name, wait, share, 1) for name, wait in (("polling", waits.poll), ("copying", waits.copy)) for share in WAIT_SHARES]
+    turns += [("polling", waits.poll, LONG_WAIT_SHARE, iterations) for iterations in LONG_TURNS]
+    for name, wait, share, iterations in turns:
+        found = gpu.without_pause(run, iterations, lambda: wait(iterations * time_s * share / (1 - share)))
+        for what, value in found.items():
+            yield "layer bf16", value, units.get(what, "W"), f"{what}, with waits of {share:.0%} {name}, {iterations} iterations a turn"
+
+
+def rows_of(gpu, loads, waits):
     yield "GPU", gpu.limit_w(), "W", "power limit"
     for name, run in (*loads.products(), *loads.copy(), *loads.layers()):
         run()
@@ -276,7 +348,7 @@ def rows_of(gpu, loads):
         iterations = max(1, round(BURST_S / (time.perf_counter() - start)))
         bursts = gpu.in_bursts(run, iterations)
         steady = gpu.without_pause(run, iterations)
-        units = {"clock": "MHz", "time": "s"}
+        units = {"clock": "MHz", "time": "s", "share of time": ""}
         for way, found in (("in bursts", bursts), ("without pause", steady)):
             for what, value in found.items():
                 yield name, value, units.get(what, "W"), f"{what}, {way}"
@@ -292,6 +364,8 @@ def rows_of(gpu, loads):
                 for kernel, seconds in kernels.most_common(16):
                     yield name, seconds, "s", f"kernel, {way}: {kernel[:100]}"
             yield name, LAYER_FLOPS, "FLOP", "matrix products of an iteration"
+        if name == "layer bf16":
+            yield from rows_beside_waits(gpu, run, waits)
 
 
 def main():
@@ -311,7 +385,7 @@ def main():
     with open(options.out, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for load, value, unit, what in rows_of(Gpu(torch, triton, tl, pynvml), Loads(torch, triton, tl)):
+        for load, value, unit, what in rows_of(Gpu(torch, triton, tl, pynvml), Loads(torch, triton, tl), Waits(torch, triton, tl)):
             writer.writerow((load, f"{value:.6g}", unit, what))
             print(f"{load}: {what}: {value:.6g} {unit}", flush=True)
     return 0
