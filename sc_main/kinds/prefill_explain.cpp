@@ -189,7 +189,7 @@ Value DisaggregatedPrefill::explain() {
     for (const workload::inference::HandoffPlan::Share& share : plan.shares(r)) {
       const Bytes bytes = plan.bytes(share, {0, chunk, request.prompt_tokens});
       const Time alone = fabric_.uncontended(prefill_gpus_[r].value(), decode_gpus_[share.decode_rank].value(),
-                                             number(TrafficClass::kv), bytes);
+                                             number(TrafficClass::kv), bytes, transport::Engine::copy_engine);
       handoffs.push_back({{"prefill_rank", r},
                           {"decode_rank", share.decode_rank},
                           {"bytes_per_chunk", bytes},

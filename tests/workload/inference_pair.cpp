@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
   const Time transfer = run.served[0].times.kv_landed - run.served[0].times.prefilled;
   const Time alone = run.simulation.fabric().uncontended(
       run.service().instance(0).rank(0).gpu->window(), run.service().instance(1).rank(0).gpu->window(),
-      number(TrafficClass::kv), 1024 * run.service().instance(1).kv().bytes_per_token(0));
+      number(TrafficClass::kv), 1024 * run.service().instance(1).kv().bytes_per_token(0),
+      transport::Engine::copy_engine);
   BOOST_TEST(transfer.fs() == alone.fs());
 }
 
