@@ -27,6 +27,8 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
                             bool narrow) {
   const bool has_product = !kernels.input_wgrad.kernels.empty();
   const bool gathers_again = !form.keep_gathered && sequence_parallel() && has_product;
+  const std::vector<NamedKernel>& dgrad = kernels.input_dgrad.kernels;
+  const bool in_order = !dgrad.empty() && std::strcmp(dgrad.back().name, kInputGradientSum) == 0;
   const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
   if (has_dgrad(direction)) add(part, kernels.body);
   const Bytes gathered = narrow ? narrow_activations_ : activations_;
@@ -38,13 +40,13 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
   if (gathers_again) rearrange(part, gathered);
   const InputReduce input_reduce = form.input_reduce[static_cast<std::size_t>(part)];
   if (input_reduce != InputReduce::after_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
-    reduce(part);
+    reduce(part, in_order);
     steps_.back().beside_next = input_reduce == InputReduce::beside_wgrad;
     add(part, kernels.input_wgrad);
     return;
   }
   add(part, kernels.input_wgrad);
-  if (has_dgrad(direction)) reduce(part);
+  if (has_dgrad(direction)) reduce(part, in_order);
 }
 
 void StepList::add(LayerPart part, Operation operation, Bytes bytes) {
@@ -68,16 +70,13 @@ void StepList::gather_narrow(LayerPart part, std::uint32_t directions) {
   rearrange(part, directions * narrow_activations_);
 }
 
-void StepList::reduce(LayerPart part) {
-  if (split_.sequence_parallel) rearrange(part, activations_);
+void StepList::reduce(LayerPart part, bool in_order) {
+  if (split_.sequence_parallel && !in_order) rearrange(part, activations_);
   add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce, activations_);
 }
 
 void StepList::rearrange(LayerPart part, Bytes bytes) {
   if (timer_ == nullptr || split_.tp == 1 || timer_->form().sequence_first) return;
-  const bool after_kernels = !steps_.empty() && !steps_.back().is_collective();
-  // A sum of input gradients writes its result where the reduce-scatter needs it.
-  if (after_kernels && std::strcmp(steps_.back().kernels.kernels.back().name, kInputGradientSum) == 0) return;
   add(part, timer_->rearrange(bytes));
 }
 

@@ -35,8 +35,8 @@ class StepList {
   void gather(LayerPart part);
   /// The same in the type of narrow products, if the split has one. @param directions  copies of each number
   void gather_narrow(LayerPart part, std::uint32_t directions = 1);
-  /// After kernels that leave partial sums of all tokens.
-  void reduce(LayerPart part);
+  /// After kernels that leave partial sums of all tokens. @param in_order  a kernel wrote them as a reduce-scatter needs
+  void reduce(LayerPart part, bool in_order = false);
 
   std::vector<LayerStep> take() { return std::move(steps_); }
 
