@@ -13,9 +13,8 @@ using transport::Window;
 
 namespace {
 
-constexpr std::uint32_t kEndTag = 0;   ///< a message stops taking bandwidth
-constexpr std::uint32_t kStepTag = 1;  ///< a step of a replay
-constexpr std::uint32_t kTellTag = 2;  ///< the SM array gets the new traffic
+constexpr std::uint32_t kEndTag = 0;     ///< a message stops taking bandwidth
+constexpr std::uint32_t kUpdateTag = 1;  ///< the SM array gets the new traffic
 
 }  // namespace
 
@@ -82,17 +81,7 @@ void MemoryTraffic::on_event(std::uint32_t tag, std::uint64_t data) {
       change(demands_[data], false);
       free_.push_back(static_cast<std::uint32_t>(data));
       break;
-    case kStepTag: {
-      Memory& memory = *memories_[data];
-      if (memory.next_step != fabric_.now()) break;  // an earlier event replaced this one
-      memory.next_step = Time::max();
-      if (!memory.gpu->sms().watched()) break;
-      catch_up(memory, true);
-      tell_last(memory);
-      expect_step(memory);
-      break;
-    }
-    case kTellTag: tell(*memories_[data]); break;
+    case kUpdateTag: update(*memories_[data]); break;
   }
 }
 
@@ -108,7 +97,7 @@ void MemoryTraffic::change(const Demand& demand, bool begins) {
     const std::uint64_t read = demand.rate * part.reads, written = demand.rate * part.writes;
     memory.load.read += begins ? read : -read;
     memory.load.written += begins ? written : -written;
-    if (memory.gpu->sms().watched()) tell_last(memory);
+    if (memory.gpu->sms().watched()) expect_update(memory, fabric_.now());
   }
 }
 
@@ -174,9 +163,7 @@ void MemoryTraffic::expect_step(Memory& memory) {
   Time next = Time::max();
   for (const Replay& replay : memory.replays)
     if (!replay.over()) next = sooner(next, replay.when());
-  if (next >= memory.next_step) return;
-  memory.next_step = next;
-  fabric_.calendar().at(next, *this, kStepTag, memory.gpu->window());
+  if (next != Time::max()) expect_update(memory, next);
 }
 
 // -- kernels
@@ -189,20 +176,24 @@ double MemoryTraffic::watched(Memory& memory) {
   catch_up(memory, false);
   expect_step(memory);
   if (memory.changed != fabric_.now()) return taken(memory, memory.load);
-  tell_last(memory);
+  expect_update(memory, fabric_.now());
   return taken(memory, memory.before);
 }
 
-void MemoryTraffic::tell_last(Memory& memory) {
-  if (memory.telling) return;
-  memory.telling = true;
+void MemoryTraffic::expect_update(Memory& memory, Time when) {
+  if (memory.next_update <= when) return;
+  memory.next_update = when;
   const transport::Window window = memory.gpu->window();
-  fabric_.calendar().at_last(fabric_.now(), transport::Calendar::kLastTurns + window, *this, kTellTag, window);
+  fabric_.calendar().at_last(when, transport::Calendar::kLastTurns + window, *this, kUpdateTag, window);
 }
 
-void MemoryTraffic::tell(Memory& memory) {
-  memory.telling = false;
+void MemoryTraffic::update(Memory& memory) {
+  if (memory.next_update != fabric_.now()) return;  // done already, or an earlier event has replaced this one
+  memory.next_update = Time::max();
+  if (!memory.gpu->sms().watched()) return;
+  catch_up(memory, true);
   memory.gpu->sms().set_traffic(taken(memory, memory.load));
+  expect_step(memory);
 }
 
 }  // namespace railyard::gpu

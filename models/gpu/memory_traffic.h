@@ -62,8 +62,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
     std::uint64_t ports = 0;  ///< bytes per second of all ports, one direction
     Load load, before;        ///< now, and before the changes at the instant `changed`
     Time changed;
-    bool telling = false;          ///< the SM array gets an update at the end of this instant
-    Time next_step = Time::max();  ///< time of the pending event for replays
+    Time next_update =
+        Time::max();  ///< the SM array gets the traffic at the end of this instant; max: no update is pending
     std::vector<Replay> replays;
     Bytes bytes = 0;
   };
@@ -93,11 +93,12 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   static double taken(const Memory& memory, const Load& load);
   /// Adds the steps of replays to the load: the steps before now, or also those at now.
   void catch_up(Memory& memory, bool with_now);
-  /// Schedules an event for the next step of a replay.
+  /// The SM array gets the traffic at the end of the instant `when`, and of later instants with steps of replays.
+  void expect_update(Memory& memory, Time when);
+  /// The same, from the next step of a replay on.
   void expect_step(Memory& memory);
   double watched(Memory& memory);
-  void tell_last(Memory& memory);
-  void tell(Memory& memory);
+  void update(Memory& memory);
 
   transport::Fabric& fabric_;
   std::vector<std::unique_ptr<Memory>> memories_;                  ///< by window; null if the window is not a GPU's

@@ -39,8 +39,8 @@ class Calendar : public sc_core::sc_module {
   Time now() const { return running_ ? now_ : Time::fs(sc_core::sc_time_stamp().value()); }
   /// An event beyond the longest possible run ends the simulation instead. @pre when >= now()
   void at(Time when, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
-  /// Comes after all other events of that instant, and after those with a lower turn. @pre no two of one instant and
-  /// turn
+  /// Comes after all other events of that instant, and after those with a lower turn. @pre events of one instant and
+  /// turn are equal
   void at_last(Time when, std::uint64_t turn, CalendarClient& client, std::uint32_t tag, std::uint64_t data);
   /// The first of `count` turns in a row, higher than all turns taken before and below kLastTurns.
   std::uint64_t take_turns(std::uint64_t count) { return turns_ += count, turns_ - count; }
