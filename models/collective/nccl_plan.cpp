@@ -272,4 +272,16 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
   return best;
 }
 
+double planned_s(const Site& site, Operation operation, Bytes bytes) {
+  if (operation != Operation::all_to_all && operation != Operation::send_recv) {
+    const NcclPlan plan = nccl_plan(site, operation, bytes, {}, {});
+    return time_us(site, operation, bytes, plan.algorithm, plan.protocol) * 1e-6;
+  }
+  const NcclLinks links = links_of(site);
+  const double peer = static_cast<double>(bytes) / site.ranks;
+  const double inside = peer * (links.gpus - 1) / links.gpu;
+  const double across = site.servers > 1 ? peer * (site.ranks - links.gpus) / (links.nic * links.nics / links.gpus) : 0;
+  return std::max(inside, across) * 1e-9;
+}
+
 }  // namespace railyard::collective

@@ -64,6 +64,9 @@ std::uint32_t nccl_channels(const Site& site);
 NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
                    std::optional<Protocol> protocol);
 
+/// What NCCL expects a collective of its choice to take. An all-to-all takes what the links of a member need.
+double planned_s(const Site& site, Operation operation, Bytes bytes);
+
 /// Everything for Collective::prepare().
 CollectiveSpec choose(const CollectiveRequest& request, const Group& group, const Site& site);
 /// The least launch time of choose(), over all operations and sizes.

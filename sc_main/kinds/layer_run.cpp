@@ -4,6 +4,7 @@
 #include <fmt/os.h>
 
 #include "base/input_error.h"
+#include "collective/tuner.h"
 #include "gpu/kernels/step_clock.h"
 #include "sc_main/kinds/kernel_arithmetic.h"
 #include "transformer/memory.h"
@@ -38,14 +39,30 @@ std::string how(const collective::CollectiveSpec& s) {
 LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor),
       gpus_(first_gpus(spec().tp)),
-      kernels_(spec().phase == Phase::training ? gpu::at_step_clock(group().gpu) : group().gpu),
+      kernels_(checked_gpu()),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
-  check();
   if (spec().phase == Phase::training) timer_.set_training(spec().form);
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),
                                                     add_ranks(gpus_, {"compute"}), executor_);
+}
+
+gpu::GpuDatasheet LayerRun::checked_gpu() const {
+  check();
+  if (spec().phase != Phase::training) return group().gpu;
+  gpu::KernelTimer kernels(gpu::at_step_clock(group().gpu));
+  transformer::LayerTimer timer(scenario_.model, spec().tp, kernels, spec().profile);
+  timer.set_training(spec().form);
+  std::vector<gpu::Gpu*> gpus;
+  for (const GpuId id : gpus_) gpus.push_back(&machine_.gpu(id));
+  const collective::Site site = collective::site_of(gpus, collective::group_of(gpus), fabric_);
+  double kernels_s = 0, waits_s = 0;
+  for (const LayerStep& step : workload::layer::plan_layer(scenario_.model, spec(), timer)) {
+    kernels_s += step.kernel.seconds;
+    if (step.is_collective) waits_s += collective::planned_s(site, step.operation, step.bytes);
+  }
+  return gpu::at_step_clock(group().gpu, waits_s / (kernels_s + waits_s));
 }
 
 std::uint64_t LayerRun::expected_jobs() const { return layer_->steps().size() * spec().tp; }

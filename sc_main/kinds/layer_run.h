@@ -35,6 +35,8 @@ class LayerRun : public WorkloadRun {
   /// Memory of a rank for the layer: weights, in training also gradients in 32 bits, KV cache, working buffers.
   Bytes rank_bytes() const;
   void check() const;
+  /// check() first. Training: at the clock of a step (gpu/kernels/step_clock.h).
+  gpu::GpuDatasheet checked_gpu() const;
   /// Sums over the finished steps of the first rank.
   struct Totals {
     double kernels_s = 0, collectives_s = 0, flops = 0, bytes = 0;

@@ -86,6 +86,8 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) { return r.of_a_step(r.model_flops() / r.step_s() / r.peak_flops()); }},
       {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
        [](const Run& r) { return r.of_a_step(r.hardware_flops() / r.step_s() / r.peak_flops()); }},
+      {"sm_clock_mhz", "MHz", "clock of the SMs, by the power that waits for collectives leave to kernels",
+       [](const Run& r) -> Value { return r.kernels_.gpu().sm.clock_mhz; }},
       {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
       {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",

@@ -8,6 +8,7 @@
 #include "gpu/kernels/flash_attention.h"
 #include "gpu/kernels/step_clock.h"
 #include "transformer/parameters.h"
+#include "workload/training/planned_waits.h"
 #include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_slots.h"
 #include "workload/training/schedule_text.h"
@@ -28,13 +29,22 @@ using workload::training::StageTimes;
 using workload::training::TrainingJobs;
 using workload::training::TrainingStep;
 
+namespace {
+
+std::vector<GpuId> placed_on(const workload::training::TrainingSpec& spec) {
+  std::vector<GpuId> gpus;
+  for (const std::uint32_t gpu : spec.placement) gpus.push_back(GpuId(gpu));
+  return gpus;
+}
+
+}  // namespace
+
 TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor),
-      kernels_(gpu::with_flash_attention(gpu::at_step_clock(group().gpu), spec().software.flash_attention)),
+      gpus_(placed_on(spec())),
+      ranks_(add_ranks(gpus_, TrainingStep::kStreams, spec().numbers)),
+      kernels_(step_kernels(planned_waits())),
       timer_(scenario.model, spec().tp(), kernels_) {
-  if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
-    throw InputError(scenario.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario.model.dtype));
-  for (const std::uint32_t gpu : spec().placement) gpus_.push_back(GpuId(gpu));
   timer_.set_training(spec().form);
   plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
   if (spec().table) {
@@ -48,8 +58,23 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
   if (spec().defer_embedding_wgrad) schedule_ = with_head_deferred(std::move(schedule_));
   check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
-  step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_,
-                                         add_ranks(gpus_, TrainingStep::kStreams, spec().numbers), executor);
+  step_ =
+      std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_, ranks_, executor);
+}
+
+gpu::KernelTimer TrainingRun::step_kernels(double waits) const {
+  return gpu::KernelTimer(
+      gpu::with_flash_attention(gpu::at_step_clock(group().gpu, waits), spec().software.flash_attention));
+}
+
+double TrainingRun::planned_waits() const {
+  if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
+    throw InputError(scenario_.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario_.model.dtype));
+  gpu::KernelTimer kernels = step_kernels(0);
+  transformer::LayerTimer timer(scenario_.model, spec().tp(), kernels);
+  timer.set_training(spec().form);
+  const workload::Mesh mesh(ranks_, spec().running_sizes(), spec().order, spec().copies);
+  return workload::training::planned_waits(SlotPlans(scenario_.model, spec(), timer), spec(), mesh, fabric_);
 }
 
 std::vector<StageTimes> TrainingRun::stage_times() const {

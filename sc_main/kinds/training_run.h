@@ -48,6 +48,9 @@ class TrainingRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
+  gpu::KernelTimer step_kernels(double waits) const;
+  /// Share of the time of slots, at the clock of a step without waits. @throws InputError: a data type without a tensor rate
+  double planned_waits() const;
   /// @throws InputError: a schedule or a slot too long for the labels of jobs
   void check_labels() const;
   /// The smallest change of the scenario with which it fits, for an error.
@@ -80,6 +83,7 @@ class TrainingRun : public WorkloadRun {
   double mean(double (workload::training::RankAccount::*part)(TrafficClass) const, TrafficClass c) const;
 
   std::vector<GpuId> gpus_;  ///< by rank
+  std::vector<execution::Rank*> ranks_;
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
   std::unique_ptr<workload::training::SlotPlans> plans_;

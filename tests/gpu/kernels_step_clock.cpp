@@ -31,10 +31,10 @@ GpuDatasheet only_tensor_cores() {
   return gpu;
 }
 
-double steady_product(const GpuDatasheet& gpu) {
+double steady_product(const GpuDatasheet& gpu, double waits = 0) {
   GemmShape shape{16384, 16384, 16384};
   shape.steady = true;
-  return gemm_time(at_step_clock(gpu), shape).seconds;
+  return gemm_time(at_step_clock(gpu, waits), shape).seconds;
 }
 
 }  // namespace
@@ -76,4 +76,44 @@ BOOST_AUTO_TEST_CASE(the_clock_is_the_root_of_the_power_that_load_draws) {
   BOOST_TEST(at_step_clock(gpu).sm.clock_mhz == at_tdp / 2, boost::test_tools::tolerance(kExact));
   gpu.sm.power_limit_w = 100 * gpu.sm.power_w;
   BOOST_TEST(at_step_clock(gpu).sm.clock_mhz == gpu.sm.clock_mhz);
+}
+
+BOOST_AUTO_TEST_CASE(waits_leave_power_to_kernels) {
+  GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  gpu.sm.step_clock_ratio = 0.5;
+  const double waits = 0.2;
+  const double load = (1 - waits * kPowerOfWaits) / (1 - waits) - kPowerWithoutLoad;
+  BOOST_TEST(
+      at_step_clock(gpu, waits).sm.clock_mhz == 0.5 * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
+      boost::test_tools::tolerance(kExact));
+  // Without a step clock below the clock of the datasheet, there is nothing to gain.
+  gpu.sm.step_clock_ratio = 1;
+  BOOST_TEST(at_step_clock(gpu, waits).sm.clock_mhz == gpu.sm.clock_mhz);
+}
+
+BOOST_AUTO_TEST_CASE(waits_raise_the_clock_up_to_that_of_bursts) {
+  for (const double limit : {1.0, 0.5, kLeastPowerLimit}) {
+    GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+    gpu.sm.power_limit_w = limit * gpu.sm.power_w;
+    double before = at_step_clock(gpu).sm.clock_mhz;
+    for (double waits = 0.05; waits < 1; waits += 0.05) {
+      const double clock = at_step_clock(gpu, waits).sm.clock_mhz;
+      BOOST_TEST(clock >= before);
+      before = clock;
+    }
+    BOOST_TEST(before <= gpu.sm.burst_efficiency_ratio * gpu.sm.clock_mhz);
+    if (limit > kPowerOfWaits)
+      BOOST_TEST(before == gpu.sm.burst_efficiency_ratio * gpu.sm.clock_mhz, boost::test_tools::tolerance(kExact));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(products_follow_the_clock_of_waits) {
+  for (const double sustained : {0.8, 0.6}) {  // limited by the step's clock; by what a product alone throttles to
+    GpuDatasheet gpu = only_tensor_cores();
+    gpu.sm.step_clock_ratio = 0.75;
+    gpu.sm.sustained_efficiency_ratio = sustained;
+    const double faster = at_step_clock(gpu, 0.2).sm.clock_mhz / at_step_clock(gpu).sm.clock_mhz;
+    BOOST_TEST(faster > 1.05);
+    BOOST_TEST(steady_product(gpu) / steady_product(gpu, 0.2) == faster, boost::test_tools::tolerance(kExact));
+  }
 }

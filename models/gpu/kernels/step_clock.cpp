@@ -5,14 +5,23 @@
 
 namespace railyard::gpu {
 
-GpuDatasheet at_step_clock(GpuDatasheet gpu) {
-  const double power = gpu.sm.power_limit_w > 0 ? gpu.sm.power_limit_w / gpu.sm.power_w : 1;
-  const double clock = std::sqrt((power - kPowerWithoutLoad) / (1 - kPowerWithoutLoad));
-  const double ratio = std::min(1.0, gpu.sm.step_clock_ratio * clock);
+namespace {
+
+/// Clock at a mean power of load, as a share of the clock at power_w.
+double clock_at(double power) { return std::sqrt((power - kPowerWithoutLoad) / (1 - kPowerWithoutLoad)); }
+
+}  // namespace
+
+GpuDatasheet at_step_clock(GpuDatasheet gpu, double waits) {
+  const double limit = gpu.sm.power_limit_w > 0 ? gpu.sm.power_limit_w / gpu.sm.power_w : 1;
+  const double of_kernels = (limit - waits * std::min(kPowerOfWaits, limit)) / (1 - waits);
+  const double steady = std::min(1.0, gpu.sm.step_clock_ratio * clock_at(limit));
+  const double most = std::max(steady, gpu.sm.burst_efficiency_ratio);
+  const double ratio = std::min(most, gpu.sm.step_clock_ratio * clock_at(of_kernels));
   gpu.sm.clock_mhz *= ratio;
   // Efficiencies are shares of the peak, which falls with the clock.
   for (double* sustained : {&gpu.sm.sustained_efficiency_ratio, &gpu.sm.low_precision_sustained_ratio})
-    *sustained = std::min(gpu.sm.burst_efficiency_ratio, *sustained / ratio);
+    *sustained = std::min(gpu.sm.burst_efficiency_ratio, *sustained / steady);
   return gpu;
 }
 

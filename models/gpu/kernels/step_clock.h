@@ -7,6 +7,12 @@
 // Another power limit changes the clock. Two H100 drew 120 of 700 W without load. What a layer in bf16 drew beyond that
 // rose with clock^2.0, between 1425 and 1677 MHz (scripts/measure_step_clock.py; docs/training.md has the figures). The
 // share of power_w without load, and the exponent, are taken for all GPUs.
+//
+// The limit holds for the mean power over some tenths of a second. While the SMs wait for a collective of a layer, the GPU
+// draws less, and the kernels between the waits get what is left: (limit - w x kPowerOfWaits) / (1 - w), if the layer
+// waits a share w of the time. Five series on three H100, with w of 0.1, 0.2 and 0.3, had 1.03, 1.08 and 1.13 times the
+// clock without waits (means); by the rule it is 1.04, 1.09 and 1.15. The clock of bursts, burst_efficiency_ratio, is
+// the most.
 #pragma once
 
 #include "gpu/datasheet.h"
@@ -16,11 +22,15 @@ namespace railyard::gpu {
 constexpr double kPowerWithoutLoad = 0.17;  ///< as a share of power_w
 constexpr double kLeastPowerLimit =
     0.25;  ///< the same; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100
+constexpr double kPowerOfWaits =
+    0.38;  ///< the same; an H100 draws 223 W if thread blocks copy 370 GB/s, as NCCL's rings do, and its links draw more
 
 /// The GPU as it runs in a whole training step: a lower clock, and with it the rates of tensor cores, L2 and operand
 /// feed. Matrix products get the lower of two rates: at this clock without a power limit of their own, and
-/// sustained_efficiency_ratio, to which a product alone throttles. Memory keeps its rate.
+/// sustained_efficiency_ratio, to which a product alone throttles; with waits this rate grows as the clock does. Memory keeps
+/// its rate.
+/// @param waits  share of time in which SMs wait for collectives, below 1
 /// @pre power_limit_w, if set, is at least kLeastPowerLimit x power_w
-GpuDatasheet at_step_clock(GpuDatasheet gpu);
+GpuDatasheet at_step_clock(GpuDatasheet gpu, double waits = 0);
 
 }  // namespace railyard::gpu
