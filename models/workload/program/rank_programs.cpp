@@ -99,10 +99,10 @@ void RankPrograms::host_waited(std::uint32_t rank) {
   state.queued = Time();
 }
 
-JobRef RankPrograms::launch(std::uint32_t rank, std::uint32_t kernels) {
-  if (!host_launches() || kernels == 0) return {};
+JobRef RankPrograms::take_host(std::uint32_t rank, Time duration) {
+  if (!host_launches() || duration == Time()) return {};
   State& state = states_[rank];
-  const Time duration = launch_time(kernels), now = executor_.fabric().now();
+  const Time now = executor_.fabric().now();
   Time takes = duration;
   if (state.waits_left > 0) {
     state.queued += duration;

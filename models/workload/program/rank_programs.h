@@ -69,7 +69,10 @@ class RankPrograms {
               const std::vector<JobRef>& after);
   /// The host launches so many kernels of a rank, after all that it launches so far.
   /// @return its job; none if the kernels were launched long ago
-  JobRef launch(std::uint32_t rank, std::uint32_t kernels);
+  JobRef launch(std::uint32_t rank, std::uint32_t kernels) { return take_host(rank, launch_time(kernels)); }
+  /// The host of a rank needs a time before it launches what follows.
+  /// @return its job; none if that was over long ago
+  JobRef take_host(std::uint32_t rank, Time duration);
   /// The latest jobs of the members' programs, for collectives that start after them.
   std::vector<JobRef> last_of(const Communicator& communicator) const;
 

@@ -89,18 +89,25 @@ bool PipelineExchange::ends_pair(std::uint32_t p, std::uint32_t index) const {
 }
 
 void PipelineExchange::before_slot(std::uint32_t p, std::uint32_t index) {
-  if (ends_pair(p, index)) return;
+  const bool received = ends_pair(p, index);  // with the slot before
   const std::vector<Slot>& slots = schedule_.slots[p];
   for (const std::uint32_t rank : ranks_at_[p]) {
     RankState& state = ranks_[rank];
     std::vector<JobRef>& waits = programs_.waits(rank);
-    if (!spec_.pp_overlap) waits = state.sends;
-    state.sends.clear();
-    receive(slots[index], index, rank);
-    if (ends_pair(p, index + 1)) receive(slots[index + 1], index + 1, rank);
-    if (!spec_.pp_overlap && !waits.empty())
+    if (!received) {
+      if (!spec_.pp_overlap) waits = state.sends;
+      state.sends.clear();
+      receive(slots[index], index, rank);
+      if (ends_pair(p, index + 1)) receive(slots[index + 1], index + 1, rank);
+      state.before = programs_.last(rank);
+    }
+    const JobRef last = programs_.last(rank);
+    const bool synchronizes = spec_.software.slots_synchronize && last.job != nullptr;
+    if (synchronizes) waits.push_back(last);
+    if (synchronizes || (!received && !spec_.pp_overlap && !waits.empty()))
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, index, 0, rank));
-    state.before = programs_.last(rank);
+    if (slots[index].kind == SlotKind::forward)
+      programs_.take_host(rank, Time::seconds(spec_.software.slot_host_us * 1e-6));
   }
 }
 

@@ -48,7 +48,9 @@ struct Software {
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism
   bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
   Launch launch = Launch::eager;
-  double host_us = 0;  ///< of each eager launch
+  double host_us = 0;              ///< of each eager launch
+  bool slots_synchronize = false;  ///< the host waits for the GPU before each slot
+  double slot_host_us = 0;         ///< of each forward slot besides launches
   PipelineOverlap pp_overlap = PipelineOverlap::none;
   PipelineSend pp_send = PipelineSend::full;
   bool dp_overlap = false;

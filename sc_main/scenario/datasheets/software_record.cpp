@@ -53,6 +53,12 @@ Record<Software> software_record() {
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .required();
   r.add("host_us", &Software::host_us, "host time of each eager launch").range(0, kLongestHostUs).required();
+  r.add("slot_host_us", &Software::slot_host_us,
+        "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
+      .range(0, kLongestHostUs)
+      .required();
+  r.add("slots_synchronize", &Software::slots_synchronize, "launch: eager. The host waits for the GPU before each slot")
+      .required();
   r.choice("pp_overlap", &Software::pp_overlap, words_of(kPipelineOverlapNames),
            "schedules whose sends and receives between pipeline stages run beside kernels")
       .required();

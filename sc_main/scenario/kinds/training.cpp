@@ -209,6 +209,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
     refuse_workload(source, "gtp.prefetch_depth", "0 needs launch: eager; accepted with launch: graph: 1 or more");
   take(software.host_us, written.host_key);
+  take(software.slot_host_us, written.slot_host_key);
+  take(software.slots_synchronize, written.synchronize_key);
   take(software.nvls, written.nvls_key);
   take(software.reserved_bytes, written.reserved_key);
   take(software.comm_priority, written.comm_priority_key);

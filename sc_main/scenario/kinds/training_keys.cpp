@@ -201,6 +201,12 @@ Record<TrainingSection> training_record() {
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .fallback(kOfSoftware);
   r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
+  r.add("slot_host_us", &Section::slot_host_key,
+        "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
+      .range(0, kLongestHostUs)
+      .fallback(kOfSoftware);
+  r.add("slots_synchronize", &Section::synchronize_key, "launch: eager. The host waits for the GPU before each slot")
+      .fallback(kOfSoftware);
   r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
   r.choice(
        "comm_priority", &Section::comm_priority_key, words_of(gpu::kCommPriorityNames),
