@@ -8,7 +8,7 @@ accumulation adds partial sums of fp8 products in fp32 outside the tensor cores;
 some milliseconds, between pauses, it has the power limit for itself; a straight line through the mean power of several shares of time gives
 the power that it would draw, and what the GPU draws without it. Then it runs without pauses. The clock is counted on the SMs. Kernels of
 the layers are timed in both ways. A layer in bf16 also takes turns with waits of a share of the time, in which 24 thread blocks poll, or
-copy, as those of a collective do. This takes four minutes. Run nothing else on the GPU, and leave its power limit as it is.
+copy, as those of a collective do; their power alone is measured with several numbers of blocks. This takes five minutes. Run nothing else on the GPU, and leave its power limit as it is.
 """
 
 import collections
@@ -33,6 +33,7 @@ LAYER_FLOPS = 6 * TOKENS * HIDDEN * ((HEADS + 2 * KV_HEADS) * HEAD_DIM + HEADS *
 WAIT_BLOCKS, WAIT_SHARES, LONG_WAIT_SHARE = 24, (0.1, 0.2, 0.3, 0.45), 0.2
 LONG_TURNS = (4, 16, 64)  # iterations between two waits
 COPIED = 1 << 22  # numbers of 4 bytes that a block copies in one launch
+COPYING_BLOCKS, COPYING_LAUNCHES, COPYING_S = (4, 8, 16, 24, 48, 64), 8, 2.0
 INPUT_SCALE, WEIGHT_SCALE = 64.0, 4000.0  # fill the range of fp8
 
 
@@ -94,7 +95,7 @@ class Waits:
     def __init__(self, torch, triton, tl):
         self.poll_kernel, self.copy_kernel = waiting_kernels(triton, tl)
         self.ends = torch.zeros(WAIT_BLOCKS, dtype=torch.int64, device="cuda")
-        self.source = torch.zeros(WAIT_BLOCKS * COPIED, dtype=torch.int32, device="cuda").random_()
+        self.source = torch.zeros(max(COPYING_BLOCKS) * COPIED, dtype=torch.int32, device="cuda").random_()
         self.target = torch.empty_like(self.source)
         self.number_s = 0.0
         for _ in range(2):  # the first one compiles
@@ -104,8 +105,8 @@ class Waits:
             torch.cuda.synchronize()
             self.number_s = (time.perf_counter() - start) / COPIED
 
-    def copy_numbers(self, numbers):
-        self.copy_kernel[(WAIT_BLOCKS,)](self.source, self.target, numbers, BLOCK=self.BLOCK, num_warps=16)
+    def copy_numbers(self, numbers, blocks=WAIT_BLOCKS):
+        self.copy_kernel[(blocks,)](self.source, self.target, numbers, BLOCK=self.BLOCK, num_warps=16)
 
     def poll(self, seconds):
         self.poll_kernel[(WAIT_BLOCKS,)](self.ends, int(seconds * 1e9), num_warps=16)
@@ -325,6 +326,30 @@ def parse_options():
     return parser.parse_args()
 
 
+def rows_of_waits(gpu, waits):
+    """Power of thread blocks that poll, or copy, and nothing else."""
+    def poll():
+        waits.poll(BURST_S)
+        gpu.torch.cuda.synchronize()
+
+    yield "polling", gpu.mean_power_w(COPYING_S, poll), "W", "power, alone"
+    for blocks in COPYING_BLOCKS:
+        copied = 0
+
+        def copy(blocks=blocks):
+            nonlocal copied
+            for _ in range(COPYING_LAUNCHES):
+                waits.copy_numbers(COPIED, blocks)
+            gpu.torch.cuda.synchronize()
+            copied += COPYING_LAUNCHES * blocks * COPIED * 4
+
+        copy()
+        start, before = time.perf_counter(), copied
+        watts = gpu.mean_power_w(COPYING_S, copy)
+        yield "copying", (copied - before) / (time.perf_counter() - start) * 1e-9, "GB/s", f"rate, {blocks} blocks"
+        yield "copying", watts, "W", f"power, {blocks} blocks"
+
+
 def rows_beside_waits(gpu, run, waits):
     """A layer takes turns with waits."""
     units = {"clock": "MHz", "time": "s", "share of time": ""}
@@ -339,6 +364,7 @@ def rows_beside_waits(gpu, run, waits):
 
 def rows_of(gpu, loads, waits):
     yield "GPU", gpu.limit_w(), "W", "power limit"
+    yield from rows_of_waits(gpu, waits)
     for name, run in (*loads.products(), *loads.copy(), *loads.layers()):
         run()
         gpu.torch.cuda.synchronize()

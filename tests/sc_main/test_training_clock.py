@@ -1,0 +1,42 @@
+"""The clock of a step follows from the share of time in which kernels wait for collectives of their layers."""
+
+import json
+import math
+
+import pytest
+
+from platform_runs import ROOT, succeed, summary
+
+CLOCK_MHZ, STEP_RATIO, BURST_RATIO = 1830, 0.76, 0.9116  # H100-SXM5-80GB.yaml
+WITHOUT_LOAD, OF_WAITS = 0.17, 0.38  # of the power limit; gpu/kernels/step_clock.h
+WORKLOAD = {"kind": "training", "seq_tokens": 8192, "global_batch": 8, "pp": 1, "launch": "graph"}
+
+
+def metrics_of(folder, **keys):
+    folder.mkdir()
+    config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
+    (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
+    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": WORKLOAD | keys}
+    (folder / "s.yaml").write_text(json.dumps(scenario))
+    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
+    return summary(folder / "out")["metrics"]
+
+
+def test_without_collectives_in_layers_kernels_have_the_clock_of_the_datasheet(tmp_path):
+    assert metrics_of(tmp_path / "run", tp=1, dp=8)["sm_clock_mhz"] == pytest.approx(STEP_RATIO * CLOCK_MHZ, rel=1e-12)
+
+
+@pytest.mark.parametrize("tp", [2, 8])
+def test_the_clock_fits_the_waits_that_the_run_has(tp, tmp_path):
+    run = metrics_of(tmp_path / "run", tp=tp, dp=8 // tp, sequence_parallel=True)
+    waits = run["exposed_s"]["tp"] / (run["exposed_s"]["tp"] + run["kernels_s"])
+    load = (1 - waits * OF_WAITS) / (1 - waits) - WITHOUT_LOAD
+    expected = min(BURST_RATIO, STEP_RATIO * math.sqrt(load / (1 - WITHOUT_LOAD)))
+    assert run["sm_clock_mhz"] == pytest.approx(expected * CLOCK_MHZ, rel=0.02)
+
+
+def test_overlap_leaves_less_power(tmp_path):
+    none = metrics_of(tmp_path / "none", tp=8, dp=1, sequence_parallel=True)
+    overlapped = metrics_of(tmp_path / "overlapped", tp=8, dp=1, sequence_parallel=True, tp_overlap="userbuffers")
+    assert overlapped["sm_clock_mhz"] < none["sm_clock_mhz"]
+    assert overlapped["exposed_s"]["tp"] < none["exposed_s"]["tp"]
