@@ -1,25 +1,18 @@
 """The clock of a step follows from the share of time in which kernels wait for collectives of their layers."""
 
-import json
 import math
 
 import pytest
 
-from platform_runs import ROOT, succeed, summary
+from platform_runs import metrics_of_step
 
 CLOCK_MHZ, STEP_RATIO, BURST_RATIO = 1830, 0.76, 0.9116  # H100-SXM5-80GB.yaml
 WITHOUT_LOAD, OF_WAITS = 0.17, 0.38  # of the power limit; gpu/kernels/step_clock.h
-WORKLOAD = {"kind": "training", "seq_tokens": 8192, "global_batch": 8, "pp": 1, "launch": "graph"}
+WORKLOAD = {"seq_tokens": 8192, "global_batch": 8, "pp": 1, "launch": "graph"}
 
 
 def metrics_of(folder, **keys):
-    folder.mkdir()
-    config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
-    (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
-    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": WORKLOAD | keys}
-    (folder / "s.yaml").write_text(json.dumps(scenario))
-    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
-    return summary(folder / "out")["metrics"]
+    return metrics_of_step(folder, **WORKLOAD | keys)
 
 
 def test_without_collectives_in_layers_kernels_have_the_clock_of_the_datasheet(tmp_path):

@@ -1,23 +1,15 @@
 """The host of a training software: its time for a slot, and where it waits for the GPU."""
 
-import json
-
 import pytest
 
-from platform_runs import ROOT, succeed, summary
+from platform_runs import metrics_of_step
 
 MICRO_BATCHES, SLOT_US = 3, 3000.0
-WORKLOAD = {"kind": "training", "seq_tokens": 8192, "global_batch": 8 * MICRO_BATCHES, "tp": 1, "pp": 1, "dp": 8, "launch": "eager", "host_us": 10.0}
+WORKLOAD = {"seq_tokens": 8192, "global_batch": 8 * MICRO_BATCHES, "tp": 1, "pp": 1, "dp": 8, "launch": "eager", "host_us": 10.0}
 
 
 def step_s(folder, **keys):
-    folder.mkdir()
-    config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
-    (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
-    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": WORKLOAD | keys}
-    (folder / "s.yaml").write_text(json.dumps(scenario))
-    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
-    return summary(folder / "out")["metrics"]["step_s"]
+    return metrics_of_step(folder, **WORKLOAD | keys)["step_s"]
 
 
 @pytest.mark.parametrize("synchronize, exposed", [(True, MICRO_BATCHES), (False, 1)])
