@@ -23,7 +23,7 @@ constexpr double kPowerWithoutLoad = 0.17;  ///< as a share of power_w
 constexpr double kLeastPowerLimit =
     0.25;  ///< the same; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100
 constexpr double kPowerOfWaits =
-    0.38;  ///< the same; an H100 draws 223 W if thread blocks copy 370 GB/s, as NCCL's rings do, and its links draw more
+    0.38;  ///< the same; fits three of these series. An H100 draws 0.32 if thread blocks copy 370 GB/s, as rings do
 
 /// The GPU as it runs in a whole training step: a lower clock, and with it the rates of tensor cores, L2 and operand
 /// feed. Matrix products get the lower of two rates: at this clock without a power limit of their own, and
