@@ -41,13 +41,13 @@ void Calendar::at(Time when, CalendarClient& client, std::uint32_t tag, std::uin
   if (!takes(when)) return;
   const std::uint32_t event = keep({&client, data, tag, kNone});
   ++pending_;
-  Recent& latest = recent(when);
+  Recent& latest = recent(recent_, when);
   if (latest.last != kNone && latest.when == when && tie_seed_ == 0) {
     storage_[latest.last].next = event;
     latest.last = event;
     return;  // this run has already woken the calendar
   }
-  if (tie_seed_ == 0) latest = {when, event};
+  if (tie_seed_ == 0) latest = {when, event, 0};
   push({when, tie_seed_ == 0 ? sequence_++ : scramble(sequence_++ + tie_seed_) & ~kLast, event});
 }
 
@@ -55,7 +55,12 @@ void Calendar::at_last(Time when, std::uint64_t turn, CalendarClient& client, st
   if (!takes(when)) return;
   const std::uint32_t event = keep({&client, data, tag, kNone});
   ++pending_;
-  push({when, kLast | turn, event});
+  const std::uint64_t order = kLast | turn;
+  Recent& latest = recent(recent_last_, when);
+  const bool joins = latest.last != kNone && latest.when == when && latest.order + 1 == order;
+  if (joins) storage_[latest.last].next = event;
+  latest = {when, event, order};
+  if (!joins) push({when, order, event});
 }
 
 bool Calendar::takes(Time when) {
@@ -89,19 +94,30 @@ void Calendar::wake_at(Time when) {
   wake_.notify(sc_core::sc_time::from_value((when - now_).fs()));
 }
 
+std::uint32_t Calendar::run_event(std::uint32_t number, Recents& recents) {
+  const Event event = storage_[number];
+  if (event.next != kNone) prefetch(storage_[event.next]);
+  ++events_;
+  --pending_;
+  event.client->on_event(event.tag, event.data);
+  const std::uint32_t next = storage_[number].next;
+  Recent& latest = recent(recents, now_);
+  if (latest.last == number) latest.last = kNone;  // the run is over: new events of this instant start another run
+  storage_[number].next = free_;
+  free_ = number;
+  return next;
+}
+
 void Calendar::run_from(std::uint32_t number) {
-  while (number != kNone) {
-    const Event event = storage_[number];
-    if (event.next != kNone) prefetch(storage_[event.next]);
-    ++events_;
-    --pending_;
-    event.client->on_event(event.tag, event.data);
-    const std::uint32_t next = storage_[number].next;
-    Recent& latest = recent(now_);
-    if (latest.last == number) latest.last = kNone;  // the run is over: new events of this instant start another run
-    storage_[number].next = free_;
-    free_ = number;
-    number = next;
+  while (number != kNone) number = run_event(number, recent_);
+}
+
+void Calendar::run_last_from(std::uint32_t number, std::uint64_t order) {
+  while (true) {
+    number = run_event(number, recent_last_);
+    if (number == kNone) return;
+    const Run rest{now_, ++order, number};
+    if (!heap_.empty() && Later()(rest, heap_.front())) return push(rest);
   }
 }
 
@@ -122,10 +138,14 @@ void Calendar::run() {
   }
   running_ = true;
   while (!heap_.empty() && heap_.front().when == now_) {
-    const std::uint32_t first = heap_.front().first;
+    const Run run = heap_.front();
     std::pop_heap(heap_.begin(), heap_.end(), Later());
     heap_.pop_back();
-    run_from(first);
+    if (run.order & kLast) {
+      run_last_from(run.first, run.order);
+    } else {
+      run_from(run.first);
+    }
   }
   running_ = false;
   if (!heap_.empty()) wake_at(heap_.front().when);

@@ -9,6 +9,7 @@
 // Symmetric traffic has few distinct instants with many events each, so the heap holds runs: events of one instant,
 // first in, first out. An event joins the latest run of its instant if this run is among the recent ones; otherwise it
 // begins another run with a higher number. Runs of one instant never interleave, so the order is exact in both cases.
+// Events that come last form runs of consecutive turns. Such a run is cut where another run comes in between.
 #pragma once
 
 #include <array>
@@ -67,7 +68,7 @@ class Calendar : public sc_core::sc_module {
   };
   struct Run {
     Time when;
-    std::uint64_t order;
+    std::uint64_t order;  ///< of its first event; the others of a run that comes last have the following orders
     std::uint32_t first;
   };
   struct Later {
@@ -77,22 +78,29 @@ class Calendar : public sc_core::sc_module {
   struct Recent {
     Time when;
     std::uint32_t last = kNone;
+    std::uint64_t order = 0;  ///< of the last event, if the run comes last
   };
-  Recent& recent(Time when) { return recent_[when.fs() * 0x9e3779b97f4a7c15ull >> (64 - kRecentBits)]; }
+  static constexpr unsigned kRecentBits = 6;
+  using Recents = std::array<Recent, 1u << kRecentBits>;
+  static Recent& recent(Recents& recents, Time when) {
+    return recents[when.fs() * 0x9e3779b97f4a7c15ull >> (64 - kRecentBits)];
+  }
   /// True if an event of that instant can still join this run.
   bool takes(Time when);
   std::uint32_t keep(const Event& event);
   void push(const Run& run);
-  /// Runs the events from `first` on, and events that join them meanwhile.
+  /// Runs the first event of a run. @return the next event, also if it joined meanwhile
+  std::uint32_t run_event(std::uint32_t number, Recents& recents);
+  /// Runs the events of a run, and events that join them meanwhile.
   void run_from(std::uint32_t first);
+  void run_last_from(std::uint32_t first, std::uint64_t order);
   void run();
   void wake_at(Time when);
 
   std::vector<Run> heap_;
   std::vector<Event> storage_;
   std::uint32_t free_ = kNone;
-  static constexpr unsigned kRecentBits = 6;
-  std::array<Recent, 1u << kRecentBits> recent_;
+  Recents recent_, recent_last_;  ///< runs of plain events, and of events that come last
   std::size_t pending_ = 0;
   Time now_;
   Time armed_ = Time::max();
