@@ -225,15 +225,56 @@ void SmArray::pause(Kernel& kernel, const Progress& at, Time now) {
   if (kernel.stream != nullptr) tell_ctas(kernel.stream, 0);
 }
 
+void SmArray::give(Kernel& kernel, const KernelShare& share, const Progress& at, bool alone, double& uncovered,
+                   Time now) {
+  kernel.yields = false;
+  if (kernel.state == State::free) return;
+  if (share.sms < 1) {
+    if (kernel.state == State::running) pause(kernel, at, now);
+    return;
+  }
+  if (kernel.state != State::running || alone != kernel.alone || share != kernel.share ||
+      uncovered != kernel.uncovered_sms) {
+    settle(kernel, at, now);
+    kernel.state = State::running;
+    kernel.alone = alone;
+    kernel.share = share;
+    kernel.uncovered_sms = uncovered;
+    plan(kernel);
+  }
+  uncovered -= occupied(kernel, kernel.chain->kernels[at.index]);
+  const bool is_late = kernel.boundary_at_end && kernel.asked_sms > 0;
+  if ((kernel.asked_sms > 0 || kernel.asked_at_end) && (!kernel.boundary_set || is_late)) plan_boundary(kernel);
+}
+
+void SmArray::allocate_alone(Kernel& kernel) {
+  const Time now = calendar_.now();
+  const Progress at = progress(kernel, now);
+  kernel.asked_sms = 0;
+  kernel.asked_at_end = false;
+  settle_claims(now);
+  KernelShare share = bandwidth_left();
+  share.sms = room_for(kernel, at.index);
+  if (keeps_sms(kernel, at, share.sms)) share.sms = kernel.share.sms;
+  double uncovered = count() - claimed_sms();
+  give(kernel, share, at, true, uncovered, now);
+  tell();
+}
+
 void SmArray::allocate() {
   const Time now = calendar_.now();
   const bool waits =
       std::any_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::waiting; });
   std::size_t kernels = 0;
-  for (const Kernel& kernel : kernels_)
-    if (kernel.state != State::free) ++kernels;
+  Kernel* latest = nullptr;
+  for (Kernel& kernel : kernels_) {
+    if (kernel.state == State::free) continue;
+    ++kernels;
+    latest = &kernel;
+  }
   traffic_shared_ = traffic_;
   if (kernels == 0 && !waits) return tell();
+  if (kernels == 1 && !waits) return allocate_alone(*latest);
   at_.clear();
   for (Kernel& kernel : kernels_) {
     at_.push_back(progress(kernel, now));
@@ -246,28 +287,7 @@ void SmArray::allocate() {
   share_bandwidth(at_);
 
   double uncovered = count() - claimed_sms();
-  for (std::size_t i = 0; i < kernels_.size(); ++i) {
-    Kernel& kernel = kernels_[i];
-    kernel.yields = false;
-    if (kernel.state == State::free) continue;
-    if (given_[i].sms < 1) {
-      if (kernel.state == State::running) pause(kernel, at_[i], now);
-      continue;
-    }
-    const bool alone = kernels == 1;
-    if (kernel.state != State::running || alone != kernel.alone || given_[i] != kernel.share ||
-        uncovered != kernel.uncovered_sms) {
-      settle(kernel, at_[i], now);
-      kernel.state = State::running;
-      kernel.alone = alone;
-      kernel.share = given_[i];
-      kernel.uncovered_sms = uncovered;
-      plan(kernel);
-    }
-    uncovered -= occupied(kernel, running(i, at_));
-    const bool is_late = kernel.boundary_at_end && kernel.asked_sms > 0;
-    if ((kernel.asked_sms > 0 || kernel.asked_at_end) && (!kernel.boundary_set || is_late)) plan_boundary(kernel);
-  }
+  for (std::size_t i = 0; i < kernels_.size(); ++i) give(kernels_[i], given_[i], at_[i], kernels == 1, uncovered, now);
   tell();
   for (SmClient* client : told) client->on_claim_resident();
 }

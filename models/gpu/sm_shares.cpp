@@ -49,6 +49,14 @@ std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progres
   }
 }
 
+bool SmArray::keeps_sms(Kernel& kernel, const Progress& at, double sms) const {
+  if (may_move(kernel, at)) return false;
+  const KernelTime& running = kernel.chain->kernels[at.index];
+  const double has = held(kernel, running);
+  if (sms < has) kernel.asked_sms = std::max(kernel.asked_sms, has - sms);
+  return sms < has || running.persistent;
+}
+
 void SmArray::share_sms(const std::vector<Progress>& at) {
   given_.assign(kernels_.size(), KernelShare());
   here_.clear();
@@ -76,12 +84,9 @@ void SmArray::share_sms(const std::vector<Progress>& at) {
   for (const std::size_t i : here_) {
     Kernel& kernel = kernels_[i];
     const auto rival = std::find(rivals.begin(), rivals.end(), i);
-    const double has = kernel.state == State::running ? held(kernel, running(i, at)) : 0;
-    const bool less = given_[i].sms < has;
-    if (!may_move(kernel, at[i]) && (less || running(i, at).persistent)) {
-      if (less) kernel.asked_sms = std::max(kernel.asked_sms, has - given_[i].sms);
+    if (keeps_sms(kernel, at[i], given_[i].sms)) {
       given_[i].sms = kernel.share.sms;
-      capacity -= has;
+      capacity -= held(kernel, running(i, at));
     } else if (rival != rivals.end()) {
       movable.push_back(i);
       movable_wants.push_back(wants[static_cast<std::size_t>(rival - rivals.begin())]);
