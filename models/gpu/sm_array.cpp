@@ -266,15 +266,15 @@ void SmArray::allocate() {
   const bool waits =
       std::any_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::waiting; });
   std::size_t kernels = 0;
-  Kernel* latest = nullptr;
+  Kernel* only = nullptr;
   for (Kernel& kernel : kernels_) {
     if (kernel.state == State::free) continue;
     ++kernels;
-    latest = &kernel;
+    only = &kernel;
   }
   traffic_shared_ = traffic_;
   if (kernels == 0 && !waits) return tell();
-  if (kernels == 1 && !waits) return allocate_alone(*latest);
+  if (kernels == 1 && !waits) return allocate_alone(*only);
   at_.clear();
   for (Kernel& kernel : kernels_) {
     at_.push_back(progress(kernel, now));

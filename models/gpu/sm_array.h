@@ -180,14 +180,15 @@ class SmArray : private transport::CalendarClient {
 
   /// Divides SMs and bandwidth again, and schedules the next events.
   void allocate();
-  /// The same for the only kernel, while no claim waits.
+  /// Shortcut of allocate() for the most frequent case: `kernel` is the only kernel, and no claim waits.
   void allocate_alone(Kernel& kernel);
-  /// Gives a kernel its share, of at least one SM if it may run. @param uncovered  SMs without a claim or an earlier
-  /// kernel, before and after
+  /// Sets the share of a kernel and its next events. A kernel with less than one SM waits.
+  /// @param uncovered  SMs without a claim or an earlier kernel; the SMs that this kernel occupies are subtracted
   void give(Kernel& kernel, const KernelShare& share, const Progress& at, bool alone, double& uncovered, Time now);
   /// @return clients to notify
   std::vector<SmClient*> admit_claims(Time now, const std::vector<Progress>& at);
-  /// Whether a kernel that is to get `sms` keeps its SMs for now. If it keeps more than these, it is asked for the rest.
+  /// True if the kernel keeps its present SMs until the end of a wave, although its new share is `sms`. If `sms` is less,
+  /// the kernel is asked for the difference.
   bool keeps_sms(Kernel& kernel, const Progress& at, double sms) const;
   /// Sets given_. A kernel with less than one SM waits.
   void share_sms(const std::vector<Progress>& at);

@@ -98,15 +98,16 @@ void SmArray::share_sms(const std::vector<Progress>& at) {
 
 KernelShare SmArray::bandwidth_left() const {
   const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2_bytes_per_s();
-  return {0, std::max(kLeastRatio, 1 - traffic_shared_ / l2), std::max(kLeastRatio, 1 - traffic_shared_ / hbm)};
+  const auto left = [this](double rate) { return std::clamp(1 - traffic_shared_ / rate, kLeastRatio, 1.0); };
+  return {0, left(l2), left(hbm)};
 }
 
 void SmArray::share_bandwidth(const std::vector<Progress>& at) {
   const KernelShare left = bandwidth_left();
-  if (here_.size() <= 1) {  // the most frequent case: it gets what is left
+  if (here_.size() <= 1) {
     for (KernelShare& share : given_) {
-      share.hbm_ratio = std::min(1.0, std::max(kLeastRatio, left.hbm_ratio));
-      share.l2_ratio = std::min(1.0, std::max(kLeastRatio, left.l2_ratio));
+      share.hbm_ratio = left.hbm_ratio;
+      share.l2_ratio = left.l2_ratio;
     }
     return;
   }
