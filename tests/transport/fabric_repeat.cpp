@@ -82,6 +82,20 @@ struct Foreign : sc_core::sc_module {
   int ran = 0;
 };
 
+/// Keeps the order of its events. Events of two tags schedule another event at their instant.
+struct Scribe : transport::CalendarClient {
+  static constexpr std::uint32_t kPlain = 1, kLast = 2;
+  explicit Scribe(transport::Calendar& c) : calendar(c) {}
+  void on_event(std::uint32_t tag, std::uint64_t data) override {
+    order.push_back(data);
+    if (tag == kPlain) calendar.at(calendar.now(), *this, 0, 9);
+    if (tag == kLast) calendar.at_last(calendar.now(), next_turn, *this, 0, 8);
+  }
+  transport::Calendar& calendar;
+  std::uint64_t next_turn = 0;
+  std::vector<std::uint64_t> order;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_same_run_twice_gives_the_same_times) {
@@ -127,15 +141,6 @@ BOOST_AUTO_TEST_CASE(a_foreign_process_shares_the_calendars_time) {
 }
 
 BOOST_AUTO_TEST_CASE(what_comes_last_at_an_instant_comes_in_order_of_turns_however_it_was_scheduled) {
-  struct Scribe : transport::CalendarClient {
-    explicit Scribe(transport::Calendar& c) : calendar(c) {}
-    void on_event(std::uint32_t tag, std::uint64_t data) override {
-      order.push_back(data);
-      if (tag == 1) calendar.at(calendar.now(), *this, 0, 9);  // what comes of it comes before the next turn
-    }
-    transport::Calendar& calendar;
-    std::vector<std::uint64_t> order;
-  };
   Simulation s;
   transport::Calendar& calendar = s.fabric.calendar();
   Scribe scribe(calendar);
@@ -145,11 +150,27 @@ BOOST_AUTO_TEST_CASE(what_comes_last_at_an_instant_comes_in_order_of_turns_howev
   calendar.at_last(when, transport::Calendar::kLastTurns, scribe, 0, 5);
   calendar.at_last(when, second, scribe, 0, 4);
   calendar.at(when, scribe, 0, 1);
-  calendar.at_last(when, first + 2, scribe, 1, 3);
+  calendar.at_last(when, first + 2, scribe, Scribe::kPlain, 3);
   calendar.at_last(Time::ns(5), second, scribe, 0, 0);
   calendar.at(when, scribe, 0, 2);
   s.run();
   BOOST_TEST(scribe.order == (std::vector<std::uint64_t>{0, 1, 2, 3, 9, 4, 5}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(consecutive_turns_let_an_earlier_event_pass_and_a_later_one_join) {
+  Simulation s;
+  transport::Calendar& calendar = s.fabric.calendar();
+  Scribe scribe(calendar);
+  const std::uint64_t first = calendar.take_turns(4);
+  scribe.next_turn = first + 3;
+  const Time when = Time::ns(10);
+  calendar.at_last(when, first, scribe, Scribe::kPlain, 1);
+  calendar.at_last(when, first + 1, scribe, 0, 2);
+  calendar.at_last(when, first + 2, scribe, Scribe::kLast, 3);
+  calendar.at_last(when, first + 1, scribe, 0, 2);  // a turn can have several equal events
+  s.run();
+  BOOST_TEST(scribe.order == (std::vector<std::uint64_t>{1, 9, 2, 2, 3, 8}), boost::test_tools::per_element());
+  BOOST_TEST(calendar.pending() == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(an_event_in_the_past_is_refused) {

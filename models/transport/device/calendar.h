@@ -9,7 +9,8 @@
 // Symmetric traffic has few distinct instants with many events each, so the heap holds runs: events of one instant,
 // first in, first out. An event joins the latest run of its instant if this run is among the recent ones; otherwise it
 // begins another run with a higher number. Runs of one instant never interleave, so the order is exact in both cases.
-// Events that come last form runs of consecutive turns. Such a run is cut where another run comes in between.
+// Events that come last form runs of their own, with consecutive turns. If one of these events schedules an event that
+// comes earlier than the rest of its run, the rest goes back into the heap.
 #pragma once
 
 #include <array>
