@@ -43,7 +43,8 @@ struct GpuDatasheet {
     /// Clock in a whole training step, as a share of clock_mhz: what power_w leaves (kernels/step_clock.h)
     double step_clock_ratio = 1;
     std::uint32_t registers_kib = 256;
-    std::uint32_t threads = 2048;  ///< resident at once
+    std::uint32_t threads = 2048;    ///< resident at once
+    std::uint32_t fp32_lanes = 128;  ///< fp32 instructions of threads per clock
     std::uint32_t shared_memory_kib = 0;
   } sm;
 
@@ -55,13 +56,12 @@ struct GpuDatasheet {
   } l2;
 
   struct Hbm {
-    double capacity_gb = 0;         ///< 1e9 bytes
-    double visible_gb = 0;          ///< memory that CUDA reports (cudaMemGetInfo); 0: not known
-    double gb_per_s = 0;            ///< specification
-    double gemm_ratio = 0;          ///< share of gb_per_s that GEMM operand streams reach
-    double stream_ratio = 0.9;      ///< share of gb_per_s that large copies and decode attention reach
-    double half_saturation_mb = 0;  ///< transfer size at which a memory-bound kernel reaches half of stream_ratio
-    double read_latency_ns = 0;     ///< turn-around of a remote read request inside the GPU (GPUDirect)
+    double capacity_gb = 0;      ///< 1e9 bytes
+    double visible_gb = 0;       ///< memory that CUDA reports (cudaMemGetInfo); 0: not known
+    double gb_per_s = 0;         ///< specification
+    double gemm_ratio = 0;       ///< share of gb_per_s that GEMM operand streams reach
+    double stream_ratio = 0.9;   ///< share of gb_per_s that large copies and decode attention reach
+    double read_latency_ns = 0;  ///< turn-around of a remote read request inside the GPU (GPUDirect)
     double visible_bytes() const { return (visible_gb > 0 ? visible_gb : capacity_gb) * 1e9; }
   } hbm;
 

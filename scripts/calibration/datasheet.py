@@ -36,7 +36,7 @@ SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets
 CONSTANTS = (
     "sm.feed_bytes_per_clock", "sm.epilogue_bytes_per_clock", "sm.burst_efficiency_ratio", "sm.sustained_efficiency_ratio",
     "sm.low_precision_sustained_ratio", "sm.throttle_us", "sm.step_clock_ratio", "l2.bytes_per_sm_clock", "l2.working_ratio", "hbm.gemm_ratio",
-    "hbm.stream_ratio", "hbm.half_saturation_mb", "hbm.read_latency_ns", "kernel.launch_us", "kernel.stream_launch_us",
+    "hbm.stream_ratio", "hbm.read_latency_ns", "kernel.launch_us", "kernel.stream_launch_us",
     "kernel.dynamic_scale_us", "kernel.scale_search_per_clock", "kernel.gemm_fixed_us", "kernel.split_k_us", "kernel.gemm_step_clocks", "kernel.overlap_exponent", "kernel.attention_ratio",
     "kernel.attention_block_us", "kernel.attention_fixed_us", "kernel.decode_attention_ratio", "kernel.decode_attention_fixed_us",
     "collective.launch_us", "collective.wide_launch_us", "collective.graph_launch_us", "collective.p2p_launch_us", "collective.ll_step_ns",

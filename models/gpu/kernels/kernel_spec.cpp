@@ -1,6 +1,7 @@
 #include "gpu/kernels/kernel_spec.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "gpu/kernels/memory_bound.h"
 
@@ -10,10 +11,20 @@ namespace {
 constexpr double kActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
 constexpr double kLogitBytes = 4;       // fp32
 
-KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, double row_bytes, std::uint32_t passes,
-                    double bytes, double cold_bytes = 0) {
-  if (spec.cold) cold_bytes += bytes, bytes = 0;
-  return row_kernel_time(gpu, {spec.tokens, row_bytes, passes, spec.load_bytes, bytes, cold_bytes});
+/// Instructions of a thread of a kernel with a block for each row, in each pass. Fitted (memory_bound.cpp).
+struct RowInstructions {
+  double per_load, per_element;
+};
+constexpr RowInstructions kNorm{6, 3}, kActivation{22, 3}, kRotary{42, 3}, kSoftmax{6, 8.5};
+constexpr std::uint32_t kMostRotaryThreads = 512;  // vLLM, csrc/pos_encoding_kernels.cu
+
+KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, RowWork work, RowInstructions instructions,
+                    double element_bytes) {
+  work.rows = spec.tokens;
+  work.load_bytes = spec.load_bytes;
+  work.instructions = instructions.per_load + instructions.per_element * spec.load_bytes / element_bytes;
+  if (spec.cold) work.cold_bytes += std::exchange(work.bytes, 0);
+  return row_kernel_time(gpu, work);
 }
 
 KernelTime flat_time(const GpuDatasheet& gpu, const KernelSpec& spec, double bytes, double cold_bytes = 0) {
@@ -31,7 +42,12 @@ KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double e
   const double cache = 2 * tokens * spec.heads.kv * spec.heads.dim * bytes_of(spec.heads.kv_dtype);
   // A thread loads one number from each half of a head.
   const double heads = spec.heads.query + spec.heads.kv;
-  return row_time(gpu, spec, heads * head_bytes / 2, 1, 2 * tokens * heads * head_bytes, spec.kv_cache ? cache : 0);
+  RowWork work;
+  work.row_bytes = heads * head_bytes / 2;
+  work.most_threads = kMostRotaryThreads;
+  work.bytes = 2 * tokens * heads * head_bytes;
+  if (spec.kv_cache) work.cold_bytes = cache;
+  return row_time(gpu, spec, work, kRotary, element_bytes);
 }
 
 // Casts run at the rate of memory. The search of a scale reads all elements before, and may be slower than memory.
@@ -51,14 +67,23 @@ KernelTime quantize_time(const GpuDatasheet& gpu, const KernelSpec& spec, double
 KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
   const double width = static_cast<double>(spec.width), elements = static_cast<double>(spec.tokens) * width;
   const double narrow = bytes_of(spec.dtype), wide = std::max(narrow, kActivationBytes);
+  RowWork work;
+  work.row_bytes = width * wide;
   switch (spec.op) {
     case KernelOp::rotary: return rotary_time(gpu, spec, wide);
     case KernelOp::norm: {
       const double result = spec.result_dtype ? bytes_of(*spec.result_dtype) : wide;
-      return row_time(gpu, spec, width * wide, 2, elements * ((spec.residual ? 3 : 1) * wide + result));
+      work.passes = 2;
+      work.bytes = elements * ((spec.residual ? 3 : 1) * wide + result);
+      return row_time(gpu, spec, work, kNorm, wide);
     }
-    case KernelOp::activation: return row_time(gpu, spec, width * wide, 1, (spec.gated ? 3 : 2) * elements * wide);
-    case KernelOp::softmax: return row_time(gpu, spec, width * wide, 3, 2 * elements * wide);
+    case KernelOp::activation:
+      work.bytes = (spec.gated ? 3 : 2) * elements * wide;
+      return row_time(gpu, spec, work, kActivation, wide);
+    case KernelOp::softmax:
+      work.passes = 3;
+      work.bytes = 2 * elements * wide;
+      return row_time(gpu, spec, work, kSoftmax, wide);
     case KernelOp::residual_add: return flat_time(gpu, spec, 3 * elements * wide);
     case KernelOp::embedding: return flat_time(gpu, spec, elements * wide, elements * narrow);
     // One kernel widens the logits; softmax and sampling read them again.

@@ -13,7 +13,7 @@
 namespace railyard::gpu {
 
 /// Kernels in which each thread has its own elements (copies, additions):
-/// T = launch + (HBM bytes + half_saturation) / (stream_ratio x HBM rate) + L2 bytes / (stream_ratio x L2 rate).
+/// T = launch + HBM bytes / (stream_ratio x HBM rate) + L2 bytes / (0.72 x L2 rate).
 /// @param in_flight_bytes  traffic of all threads per wait for memory, if there are few threads: by Little's law, the HBM
 ///                         rate is at most in_flight_bytes / read_latency; 0: enough threads to hide the latency
 KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes = 0, double in_flight_bytes = 0);
@@ -24,13 +24,16 @@ struct RowWork {
   std::uint64_t rows = 0;
   double row_bytes = 0;  ///< bytes of a row that one pass reads from each input
   std::uint32_t passes =
-      1;                   ///< 2 if a sum over the row comes first (norms), 3 if a maximum comes before that (softmax)
-  double load_bytes = 16;  ///< bytes per load of a thread: 16 in vectorised kernels, one element in plain kernels
+      1;                    ///< 2 if a sum over the row comes first (norms), 3 if a maximum comes before that (softmax)
+  double load_bytes = 16;   ///< bytes per load of a thread: 16 in vectorised kernels, one element in plain kernels
+  double instructions = 0;  ///< of a thread for each load and pass: addresses, loop, arithmetic, store
+  std::uint32_t most_threads = 1024;  ///< of a block
   double bytes = 0, cold_bytes = 0;
 };
 
-/// The p-norm of memory_bound_time() and of the time in which blocks wait: waves x (synchronisation + passes x loads x
-/// memory latency).
+/// The p-norm of HBM time, L2 time and waves of blocks. A block takes
+/// 250 ns + loads x (wait for memory + passes x resident threads x instructions / (fp32_lanes x clock)):
+/// while some threads of an SM wait, the others issue instructions.
 KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work);
 
 }  // namespace railyard::gpu

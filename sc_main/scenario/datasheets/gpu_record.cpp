@@ -79,6 +79,7 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   sm.add("registers_kib", &G::Sm::registers_kib, "register file per SM").range(1, 65536);
   sm.add("threads", &G::Sm::threads, "resident threads per SM").range(32, 65536);
+  sm.add("fp32_lanes", &G::Sm::fp32_lanes, "fp32 instructions of threads per SM and clock").range(1, 65536);
   sm.add("shared_memory_kib", &G::Sm::shared_memory_kib, "shared memory per SM").range(1, 65536).required();
 
   Record<G::L2> l2;
@@ -104,10 +105,6 @@ Record<GpuDatasheet> gpu_record() {
       .inherited();
   hbm.add("stream_ratio", &G::Hbm::stream_ratio, "share of gb_per_s that large copies reach")
       .range(1e-6, 1)
-      .inherited();
-  hbm.add("half_saturation_mb", &G::Hbm::half_saturation_mb, "bytes of a kernel that reaches half of stream_ratio")
-      .range(0, 1e6)
-      .required()
       .inherited();
   hbm.add("read_latency_ns", &G::Hbm::read_latency_ns, "turn-around of a remote read inside the GPU")
       .range(0, kMostNs)
