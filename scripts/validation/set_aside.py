@@ -14,6 +14,7 @@ report counts these rows in a table of their own. Rules:
   a loop in Python      InferSim times FlashInfer's decode with FlashAttention's benchmark_forward: a Python call inside autocast, again and
                         again (kernel_benchmark/flashinfer_mha_decode.py). Up to 13 us worth of KV cache, its rows take 26 to 36 us,
                         whatever the shape: the call
+  coarse clock          Vidur prints the times of kernels in whole microseconds: 1 and 2 us may be off by half and by a quarter
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
   another algorithm     the kernel that vLLM issue 50576 calls one-shot is its author's own: GPUs of an island add up first, then exchange
                         sums with the other island. No engine's one-shot does this
@@ -37,6 +38,7 @@ PEER_WAIT_BYTES = 1 << 20
 HOST_US_PER_GPU = 6  # launch of one GPU's kernel by nccl-tests: 42 us over 8 GPUs, and the spread of the plateaus (to 47 us)
 LOOP_US = 37  # of a Python call in InferSim's loop
 US = 1e-6
+COARSE_US = 2  # a kernel's time, printed in whole microseconds
 PCIE_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # a lane, by generation, after its line code
 NVLS_GENERATION = 4  # of NVLink: switches that add
 KERNEL_TIME = r"kernel time"
@@ -95,6 +97,10 @@ def _loop_in_python(row):
     if not re.search("InferSim", row["library"]) or not row["phase"] or row["unit"] not in SECONDS:
         return False
     return row.value * SECONDS[row["unit"]] <= LOOP_US * US
+
+
+def _coarse_clock(row):
+    return re.search("microsoft/vidur", row["source"]) is not None and not row["op"] and row["unit"] == "us" and row.value <= COARSE_US
 
 
 def _contradicted(row):
@@ -189,6 +195,7 @@ RULES = (
     Rule("sent before", "a profiler's kernel time of a message, which may be in the receiver's buffers when its kernel begins", _sent_before),
     Rule("one launching thread", "one thread launches the kernels of all GPUs, which takes longer than the collective", _one_thread),
     Rule("a loop in Python", "a Python call for each kernel takes longer than the kernel", _loop_in_python),
+    Rule("coarse clock", "a kernel of 1 or 2 us, printed in whole microseconds", _coarse_clock),
     Rule("contradictory sweeps", "another published sweep of the kernel on these GPUs differs by a factor of two or more", _contradicted),
     Rule("another algorithm", "the author's own kernel, which adds up inside an island of GPUs first", _another_algorithm),
     Rule("a derived value", "bytes over the latency of another row, the same measurement", _derived),

@@ -86,6 +86,13 @@ def test_a_python_call_for_each_kernel():
     assert rule_of(attention, library="vllm 0.24.0", value="20") == ""
 
 
+def test_a_clock_of_whole_microseconds():
+    kernel = {"id": "M-1", "category": "3-compute", "system": "a40 (vidur)", "kind": "Llama-2-7b-hf op add", "metric": "time_min", "unit": "us",
+              "source": "microsoft/vidur @7d47513 data/profiling/compute/a40/mlp.csv"}
+    assert rule_of(kernel, value="2") == "coarse clock" and rule_of(kernel, value="3") == ""
+    assert rule_of(kernel, value="2", unit="ms") == "" and rule_of(kernel, value="2", source="somebody") == ""
+
+
 def test_dispatch_and_combine():
     exchange = {"id": "E-1", "category": "1-collectives", "system": "H800 NVLink(160GB/s) + CX7 IB 400G", "kernel": "normal dispatch FP8",
                 "ep_ranks": "32", "metric": "bottleneck_bw_RDMA", "unit": "GB/s", "source": "somebody"}

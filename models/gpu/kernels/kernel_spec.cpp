@@ -15,7 +15,7 @@ constexpr double kLogitBytes = 4;       // fp32
 struct RowInstructions {
   double per_load, per_element;
 };
-constexpr RowInstructions kNorm{6, 3}, kActivation{22, 3}, kRotary{42, 3}, kSoftmax{6, 8.5};
+constexpr RowInstructions kNorm{6, 3}, kActivation{22, 3}, kRotary{42, 3}, kSoftmax{6, 7.5};
 constexpr std::uint32_t kMostRotaryThreads = 512;  // vLLM, csrc/pos_encoding_kernels.cu
 
 KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, RowWork work, RowInstructions instructions,

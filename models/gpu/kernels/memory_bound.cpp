@@ -8,10 +8,12 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kCopyOverlap = 1;   // p-norm of copies: L2 and HBM time add up
-constexpr double kRowOverlap = 2.5;  // p-norm of kernels with a block per row, whose blocks wait and stream in turns
+constexpr double kCopyOverlap = 1;    // p-norm of copies: L2 and HBM time add up
+constexpr double kWaitOverlap = 2.5;  // p-norm of kernels whose threads wait and stream in turns
 constexpr double kCopyL2Ratio =
     0.72;  // rate of a copy in L2, relative to a pure read: 3900 of 5400 GB/s on an A100 (gpu-benches)
+// Latency of a read of consecutive addresses, relative to one of random addresses. Fitted to gpu-stream of A100s.
+constexpr double kStreamLatencyRatio = 0.9;
 constexpr double kWarpThreads = 32;
 constexpr std::uint32_t kMostBlocksPerSm = 32;
 // Fitted to activations, norms, softmax and rotary embedding on A100s; A40 and H100 are kept out of the fit.
@@ -46,18 +48,20 @@ KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes
 KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes, double in_flight_bytes) {
   if (bytes + cold_bytes <= 0) return KernelTime();
   KernelTime time = traffic_time(gpu, bytes, cold_bytes);
-  if (in_flight_bytes > 0)
-    time.hbm_seconds = std::max(time.hbm_seconds, time.bytes * gpu.hbm.read_latency_ns * 1e-9 / in_flight_bytes);
   time.ctas = gpu.sm.count;
   time.waves = 1;
-  describe(time, gpu, 0);
+  if (in_flight_bytes > 0) {
+    time.longest_cta_seconds = time.bytes * kStreamLatencyRatio * gpu.hbm.read_latency_ns * 1e-9 / in_flight_bytes;
+    time.overlap_exponent = kWaitOverlap;
+  }
+  describe(time, gpu, time.longest_cta_seconds);
   return time;
 }
 
 KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   if (work.rows == 0 || work.row_bytes <= 0) return KernelTime();
   KernelTime time = traffic_time(gpu, work.bytes, work.cold_bytes);
-  time.overlap_exponent = kRowOverlap;
+  time.overlap_exponent = kWaitOverlap;
   const double loads = std::ceil(work.row_bytes / work.load_bytes);
   const double most_threads =
       std::min<double>(work.most_threads, kWarpThreads * std::floor(gpu.sm.threads / kWarpThreads));

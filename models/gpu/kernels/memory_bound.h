@@ -14,8 +14,9 @@ namespace railyard::gpu {
 
 /// Kernels in which each thread has its own elements (copies, additions):
 /// T = launch + HBM bytes / (stream_ratio x HBM rate) + L2 bytes / (0.72 x L2 rate).
-/// @param in_flight_bytes  traffic of all threads per wait for memory, if there are few threads: by Little's law, the HBM
-///                         rate is at most in_flight_bytes / read_latency; 0: enough threads to hide the latency
+/// @param in_flight_bytes  traffic of all threads per wait for memory, if there are few threads: by Little's law, they reach
+///                         in_flight_bytes / (0.9 x read_latency). A p-norm joins this time and HBM's; 0: enough threads to
+///                         hide the latency
 KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes = 0, double in_flight_bytes = 0);
 
 /// Kernels with one thread block per row (norms, activations, softmax). If the threads do not cover the row with one
