@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kCopyOverlap = 1;    // p-norm of copies: L2 and HBM time add up
 constexpr double kWaitOverlap = 2.5;  // p-norm of kernels whose threads wait and stream in turns
-constexpr double kCopyL2Ratio =
-    0.72;  // rate of a copy in L2, relative to a pure read: 3900 of 5400 GB/s on an A100 (gpu-benches)
+// Rate of a copy in L2, relative to a pure read: 3900 of 5400 GB/s on an A100 (gpu-benches).
+constexpr double kCopyL2Ratio = 0.72;
 // Latency of a read of consecutive addresses, relative to one of random addresses. Fitted to gpu-stream of A100s.
 constexpr double kStreamLatencyRatio = 0.9;
 constexpr double kWarpThreads = 32;

@@ -24,8 +24,8 @@ KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_
 struct RowWork {
   std::uint64_t rows = 0;
   double row_bytes = 0;  ///< bytes of a row that one pass reads from each input
-  std::uint32_t passes =
-      1;                    ///< 2 if a sum over the row comes first (norms), 3 if a maximum comes before that (softmax)
+  /// 2 if a sum over the row comes first (norms), 3 if a maximum comes before that (softmax)
+  std::uint32_t passes = 1;
   double load_bytes = 16;   ///< bytes per load of a thread: 16 in vectorised kernels, one element in plain kernels
   double instructions = 0;  ///< of a thread for each load and pass: addresses, loop, arithmetic, store
   std::uint32_t most_threads = 1024;  ///< of a block
