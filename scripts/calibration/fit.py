@@ -32,7 +32,8 @@ GROUPS = {
 }
 NARROW_ONLY = ("sm.low_precision_sustained_ratio", "kernel.dynamic_scale_us")  # constants without influence on 16-bit rows
 LIMITED_BY = {"collective.p2p_gb_per_s": "collective.simple_gb_per_s"}  # half of a channel's warps, and all of them
-NO_SHARE = ("kernel.attention_ratio",)  # may exceed 1: it counts exponentials as 16 a clock, of which there can be more
+# May exceed 1: it counts exponentials as 16 a clock, of which there can be more. A datasheet accepts 2.
+MOST_RATIOS = {"kernel.attention_ratio": 1.99}
 REACH = 4.0        # a constant moves at most by this factor
 COLLECTIVE_REACH = 2.0  # the same for collectives, whose constants hide each other in a sum
 STEP = 0.02        # of the logarithm, for derivatives
@@ -93,7 +94,7 @@ def measured(rows: list[Row], system: str, gpu_name: str) -> dict[str, list]:
 
 def limits(key: str, value: float, sheet: Datasheet) -> tuple[float, float]:
     reach = COLLECTIVE_REACH if key.startswith("collective.") else REACH
-    most = 0.98 if key.endswith("_ratio") and key not in NO_SHARE else value * reach
+    most = MOST_RATIOS.get(key, 0.98) if key.endswith("_ratio") else value * reach
     if key in LIMITED_BY:
         most = min(most, float(sheet.get(LIMITED_BY[key])))
     return value / reach, max(most, value)
