@@ -14,7 +14,7 @@ report counts these rows in a table of their own. Rules:
   a loop in Python      InferSim times FlashInfer's decode with FlashAttention's benchmark_forward: a Python call inside autocast, again and
                         again (kernel_benchmark/flashinfer_mha_decode.py). Up to 13 us worth of KV cache, its rows take 26 to 36 us,
                         whatever the shape: the call
-  coarse clock          Vidur prints the times of kernels in whole microseconds: 1 and 2 us may be off by half and by a quarter
+  coarse clock          Vidur prints the times of kernels in whole microseconds: the rounding of 1 and 2 us is up to 50 % and 25 %
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
   another algorithm     the kernel that vLLM issue 50576 calls one-shot is its author's own: GPUs of an island add up first, then exchange
                         sums with the other island. No engine's one-shot does this

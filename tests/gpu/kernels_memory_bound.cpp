@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(cold_bytes_go_to_hbm) {
   const KernelTime warm = memory_bound_time(h100, 16e6), cold = memory_bound_time(h100, 0, 16e6);
   BOOST_TEST(warm.bytes == 0.0);
   BOOST_TEST(cold.bytes == 16e6);
-  // Launch apart, they differ by the rates of HBM and L2.
+  // Without the launch, the two times differ by the rates of HBM and L2.
   const double hbm = h100.hbm.stream_ratio * h100.hbm.gb_per_s * 1e9, l2 = h100.l2_bytes_per_s();
   BOOST_TEST(cold.seconds - cold.fixed_seconds == 16e6 / hbm, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(warm.seconds - warm.fixed_seconds > 16e6 / l2);
@@ -81,8 +81,8 @@ KernelSpec row_kernel(KernelOp op, std::uint64_t tokens, std::uint64_t width, do
 
 }  // namespace
 
-// microsoft/vidur, data/profiling/compute of A40 and H100 (input_layernorm and mlp_act of Llama-2-7b, TP 1). No constant is
-// fitted to these GPUs.
+// microsoft/vidur, data/profiling/compute of A40 and H100 (input_layernorm and mlp_act of Llama-2-7b, TP 1). No constant of
+// these kernels is fitted to these GPUs.
 BOOST_AUTO_TEST_CASE(norms_and_activations_of_gpus_outside_the_fit) {
   const struct {
     const char* gpu;
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(norms_and_activations_of_gpus_outside_the_fit) {
   }
 }
 
-// As many rows as fit on the SMs at once take the time of one block. One more row takes that time again.
+// If all blocks fit on the SMs at once, the kernel takes the time of one block. One more block doubles the time.
 BOOST_AUTO_TEST_CASE(blocks_run_in_waves) {
   GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");
   a100.hbm.gb_per_s = a100.l2.bytes_per_sm_clock = 1e9;  // only blocks take time
@@ -124,8 +124,8 @@ BOOST_AUTO_TEST_CASE(blocks_run_in_waves) {
              boost::test_tools::tolerance(1e-6));
 }
 
-// Loads of 16 B hide the latency: a large norm in HBM runs at nearly the rate of the memory. (B200's SMs need a third longer to
-// issue the instructions.) Scalar loads of 2 B do not.
+// Loads of 16 B hide the latency, so a large norm in HBM runs close to the rate of the memory. (On B200 the instructions make the
+// norm a third longer.) Loads of 2 B do not hide the latency.
 BOOST_AUTO_TEST_CASE(wide_loads_stream) {
   for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "B200-SXM-180GB", "L40S"}) BOOST_TEST_CONTEXT(name) {
       const GpuDatasheet gpu = gpu_datasheet(name);

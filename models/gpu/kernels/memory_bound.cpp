@@ -9,18 +9,20 @@ namespace railyard::gpu {
 namespace {
 
 constexpr double kCopyOverlap = 1;    // p-norm of copies: L2 and HBM time add up
-constexpr double kWaitOverlap = 2.5;  // p-norm of kernels whose threads wait and stream in turns
+constexpr double kWaitOverlap = 2.5;  // p-norm of kernels in which waits overlap with traffic of other threads
 // Rate of a copy in L2, relative to a pure read: 3900 of 5400 GB/s on an A100 (gpu-benches).
 constexpr double kCopyL2Ratio = 0.72;
 // Latency of a read of consecutive addresses, relative to one of random addresses. Fitted to gpu-stream of A100s.
 constexpr double kStreamLatencyRatio = 0.9;
 constexpr double kWarpThreads = 32;
 constexpr std::uint32_t kMostBlocksPerSm = 32;
-// Fitted to activations, norms, softmax and rotary embedding on A100s; A40 and H100 are kept out of the fit.
+// Fitted to activations, norms, softmax and rotary embedding on A100s (Vidur's profile, LLMCompass's calls). Rows of A40 and H100 are
+// kept out of the fit.
 constexpr double kBlockStartNs = 250;
 constexpr double kLoadedLatencyRatio = 1.2;  // relative to an idle read: queues
 constexpr double kL2LatencyRatio = 0.56;     // latency of a hit in L2, relative to a read from memory
-constexpr double kFurtherPassRatio = 0.4;    // latency of a pass over a row that is in L1, relative to the same
+constexpr double kFurtherPassRatio =
+    0.4;  // latency of a further pass over the row, which is in L1, relative to a read from memory
 
 void describe(KernelTime& time, const GpuDatasheet& gpu, double part_of_ctas) {
   const double largest = std::max({time.fixed_seconds, time.hbm_seconds, time.l2_seconds, part_of_ctas});

@@ -26,15 +26,16 @@ struct RowWork {
   double row_bytes = 0;  ///< bytes of a row that one pass reads from each input
   /// 2 if a sum over the row comes first (norms), 3 if a maximum comes before that (softmax)
   std::uint32_t passes = 1;
-  double load_bytes = 16;   ///< bytes per load of a thread: 16 in vectorised kernels, one element in plain kernels
+  double load_bytes = 16;   ///< bytes per load of a thread: 16 in vectorised kernels, one element in scalar kernels
   double instructions = 0;  ///< of a thread for each load and pass: addresses, loop, arithmetic, store
   std::uint32_t most_threads = 1024;  ///< of a block
   double bytes = 0, cold_bytes = 0;
 };
 
-/// The p-norm of HBM time, L2 time and waves of blocks. A block takes
-/// 250 ns + loads x (wait for memory + passes x resident threads x instructions / (fp32_lanes x clock)):
-/// while some threads of an SM wait, the others issue instructions.
+/// The p-norm (2.5) of HBM time, L2 time and waves of blocks. A block takes 250 ns + loads of a thread x (wait + issue):
+/// wait  = read_latency x (1.2 x (0.56 + 0.44 x share of the bytes from HBM) + 0.4 x (passes - 1))
+/// issue = passes x threads on the SM x instructions / (fp32_lanes x clock), because the threads share the lanes.
+/// Constants: fitted, see memory_bound.cpp.
 KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work);
 
 }  // namespace railyard::gpu
