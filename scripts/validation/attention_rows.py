@@ -4,12 +4,12 @@ Rules, by column:
   phase            prefill: `seq` new tokens of each sequence, the last ones of `kv_len`, causal unless the row says non-causal, full or
                    bidirectional; decode: one new token; fwd+bwd: FlashAttention's benchmark, not causal unless the row says so,
                    whose hidden size is 2048 and whose FLOPs are 3.5 times the forward pass's, half of it if causal
-  library          aiconfigurator's trtllm rows hold the rotary embedding and the write to the cache. The rule counts both for its vllm rows
-                   as well, although that collector (collector/vllm/collect_attn.py) calls no rotary embedding: without it, prefill on
-                   H100 would be 22 % too fast, for a reason that is not found yet. Other rows are the kernel alone. trtllm runs its own kernels, all others FlashAttention. vllm before Hopper decodes with
-                   FlashAttention-2, which splits the contexts of grouped heads only. Decodes of aiconfigurator read the same cache
-                   again and again; it stays in L2 as far as it fits, except in the collector of vllm before Hopper, whose times grow
-                   at the rate of memory from the smallest caches on
+  library          aiconfigurator's trtllm rows hold the rotary embedding and the write to the cache, one kernel there. Its vllm rows hold the
+                   write alone, a copy of the new keys and values: collector/vllm/collect_attn.py calls the backend, which writes to
+                   the cache itself or has a call for it. Other rows are the kernel alone. trtllm runs its own kernels, all others
+                   FlashAttention. vllm before Hopper decodes with FlashAttention-2, which splits the contexts of grouped heads only.
+                   Decodes of aiconfigurator read the same cache again and again; it stays in L2 as far as it fits, except in the
+                   collector of vllm before Hopper, whose times grow at the rate of memory from the smallest caches on
                    InferSim calls from PyTorch in a loop: its stream is full where the kernel takes longer than the call
                    (set_aside.py has the others)
   heads, kv_heads, head_dim, batch, dtype   as they are; one KV head of 576 is DeepSeek's latent attention
@@ -27,7 +27,7 @@ FORWARD_AND_BACKWARD = 3.5
 PROMPTS = ((512, "512"), (4096, "4096"))
 CACHES = ((16e6, "16MB"), (256e6, "256MB"))
 LATENT_SHAPE, LATENT_VALUES = (1, 576), 512
-WITH_ROTARY = r"vllm|trtllm|sglang"
+WITH_ROTARY, WITH_WRITE = r"trtllm|sglang", r"vllm"
 FLASH_ATTENTION_2 = ("A100", "A800", "A40", "RTX-3090", "RTX-4090", "L20", "L40S")
 NOT_CAUSAL = r"non.?causal|not causal|\bfull\b|bidirectional"
 ELEMENT_BYTES = {"fp8": 1, "int8": 1, "fp4": 0.5}
@@ -57,9 +57,9 @@ def map_row(row: Row) -> Experiment:
         old_vllm = warp_wide and re.match("vllm", row["library"], re.IGNORECASE)
         if heads == kv_heads and old_vllm:
             attention["split_context"] = False
-        if re.match(WITH_ROTARY, row["library"], re.IGNORECASE) and not old_vllm:
+        if re.match(f"{WITH_ROTARY}|{WITH_WRITE}", row["library"], re.IGNORECASE) and not old_vllm:
             attention["kv_in_l2"] = True
-        cache = 2.0 * batch * length * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)
+        cache = _cache_bytes(batch * length, kv_heads, head_dim, dtype)
         operation, size_class = "attention decode", kernels.classed(cache, CACHES, "KV")
     else:
         raise Unmapped(f"phase '{row['phase']}' is neither prefill nor decode nor fwd+bwd")
@@ -68,7 +68,13 @@ def map_row(row: Row) -> Experiment:
     parts = [attention]
     if re.match(WITH_ROTARY, row["library"], re.IGNORECASE):
         parts.insert(0, {"op": "rotary", "tokens": batch * tokens, "kv_cache": True} | shape)
+    elif re.match(WITH_WRITE, row["library"], re.IGNORECASE):
+        parts.insert(0, {"op": "copy", "bytes": int(_cache_bytes(batch * tokens, kv_heads, head_dim, dtype))})
     return kernels.time_experiment(row, operation, size_class, parts)
+
+
+def _cache_bytes(tokens, kv_heads, head_dim, dtype):
+    return 2.0 * tokens * kv_heads * head_dim * ELEMENT_BYTES.get(dtype, 2)
 
 
 def _benchmark(row):

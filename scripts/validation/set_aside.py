@@ -12,8 +12,8 @@ report counts these rows in a table of their own. Rules:
                         the collective, it is what the sweep measures. Azure's ND H100 v5 shows 42 us from 64 KiB to 1 MiB, where the
                         same GPUs with a process each take 20 to 27 us (NVIDIA/dgxc-benchmarking)
   a loop in Python      InferSim times FlashInfer's decode with FlashAttention's benchmark_forward: a Python call inside autocast, again and
-                        again (kernel_benchmark/flashinfer_mha_decode.py). Up to 13 us worth of KV cache, its rows take 26 to 36 us,
-                        whatever the shape: the call
+                        again (kernel_benchmark/flashinfer_mha_decode.py). Caches that HBM delivers within 13 us take 26 to 48 us,
+                        whatever the shape, and one takes 241 us: the call
   coarse clock          Vidur prints the times of kernels in whole microseconds: the rounding of 1 and 2 us is up to 50 % and 25 %
   contradictory sweeps  another published sweep of the same kernel on the same GPUs differs by a factor of two or more
   another algorithm     the kernel that vLLM issue 50576 calls one-shot is its author's own: GPUs of an island add up first, then exchange
@@ -36,8 +36,9 @@ from .rows import BYTES_PER_SECOND, SECONDS, Incomparable, Row, Unmapped
 POINT_TO_POINT = "2-point-to-point"
 PEER_WAIT_BYTES = 1 << 20
 HOST_US_PER_GPU = 6  # launch of one GPU's kernel by nccl-tests: 42 us over 8 GPUs, and the spread of the plateaus (to 47 us)
-LOOP_US = 37  # of a Python call in InferSim's loop
+LOOP_US, LOOP_CACHE_US = 37, 13  # of a Python call in InferSim's loop; time of HBM below which a row is nothing but the call
 US = 1e-6
+HALF_BYTES = 2  # of a number in 16 bits
 COARSE_US = 2  # a kernel's time, printed in whole microseconds
 PCIE_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # a lane, by generation, after its line code
 NVLS_GENERATION = 4  # of NVLink: switches that add
@@ -96,7 +97,10 @@ def _one_thread(row):
 def _loop_in_python(row):
     if not re.search("InferSim", row["library"]) or not row["phase"] or row["unit"] not in SECONDS:
         return False
-    return row.value * SECONDS[row["unit"]] <= LOOP_US * US
+    keys, heads, width = (row.integer(name) or 0 for name in ("kv_len", "kv_heads", "head_dim"))
+    cache_bytes = 2 * HALF_BYTES * (row.integer("batch") or 1) * keys * heads * width
+    rate = _sheet("gpus", systems.gpu_of(row).name)["hbm"]["gb_per_s"] * 1e9
+    return row.value * SECONDS[row["unit"]] <= LOOP_US * US or cache_bytes / rate <= LOOP_CACHE_US * US
 
 
 def _coarse_clock(row):

@@ -70,15 +70,16 @@ def test_products():
 
 
 def test_attention():
-    rotary, attention = mapped(ATTENTION).kernels
+    rotary, attention = mapped(ATTENTION, library="trtllm 1.0.0rc3").kernels
     assert rotary["op"] == "rotary" and rotary["tokens"] == 8 and rotary["kv_cache"]
+    assert mapped(ATTENTION, library="vllm 0.14.0").kernels[0] == {"op": "copy", "bytes": 8 * 2 * 8 * 128 * 2}  # new keys and values
     assert (attention["op"], attention["batch"], attention["context_tokens"]) == ("attention_decode", 8, 4095)
     assert mapped(ATTENTION).size_class == "KV<=256MB"  # 8 x 4096 x 8 x 128 x 2 values of 2 bytes: 134 MB
     latent = mapped(ATTENTION, heads="128", kv_heads="1", head_dim="576", library="FlashMLA").kernels[-1]
     assert latent["latent"] and latent["value_dim"] == 512
     alone = only(mapped(ATTENTION, system="H800", library="FA3/FlashInfer (InferSim)"))
     assert alone["op"] == "attention_decode"
-    rotary, prefill = mapped(ATTENTION, phase="prefill causal", seq="512", kv_len="2048").kernels
+    rotary, prefill = mapped(ATTENTION, library="trtllm 1.0.0rc3", phase="prefill causal", seq="512", kv_len="2048").kernels
     assert rotary["tokens"] == 4096
     assert (prefill["op"], prefill["tokens"], prefill["context_tokens"]) == ("attention_prefill", 512, 1536) and "causal" not in prefill
     for phase, causal in (("prefill", True), ("context", True), ("prefill non-causal", False), ("prefill, full", False)):
