@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/os.h>
+#include <algorithm>
 
 #include "base/input_error.h"
 #include "collective/tuner.h"
@@ -44,8 +45,10 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execut
   if (spec().phase == Phase::training) timer_.set_training(spec().form);
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
-  layer_ = std::make_unique<workload::layer::Layer>(spec(), workload::layer::plan_layer(scenario.model, spec(), timer_),
-                                                    add_ranks(gpus_, {"compute"}), executor_);
+  std::vector<LayerStep> steps = workload::layer::plan_layer(scenario.model, spec(), timer_);
+  std::vector<const char*> streams{"compute"};
+  if (workload::layer::runs_beside(steps)) streams.push_back("tp");
+  layer_ = std::make_unique<workload::layer::Layer>(spec(), std::move(steps), add_ranks(gpus_, streams), executor_);
 }
 
 gpu::GpuDatasheet LayerRun::checked_gpu() const {
@@ -60,7 +63,7 @@ gpu::GpuDatasheet LayerRun::checked_gpu() const {
   double kernels_s = 0, waits_s = 0;
   for (const LayerStep& step : workload::layer::plan_layer(scenario_.model, spec(), timer)) {
     kernels_s += step.kernel.seconds;
-    if (step.is_collective) waits_s += collective::planned_s(site, step.operation, step.bytes);
+    if (step.is_collective && step.beside == 0) waits_s += collective::planned_s(site, step.operation, step.bytes);
   }
   return gpu::at_step_clock(group().gpu, waits_s / (kernels_s + waits_s));
 }
@@ -159,7 +162,7 @@ const Metrics<LayerRun>& LayerRun::declared_metrics() {
       {"layer_s", "s", "all steps, on the first rank", [](const Run& run) -> Value { return run.totals().layer_s(); }},
       {"kernels_s", "s", "kernels only, on the first rank",
        [](const Run& run) -> Value { return run.totals().kernels_s; }},
-      {"collectives_s", "s", "collectives only, on the first rank",
+      {"collectives_s", "s", "collectives without kernels beside them, on the first rank",
        [](const Run& run) -> Value { return run.totals().collectives_s; }},
       {"tflops", "TFLOP/s", "FLOPs of one GPU / time of the layer",
        [](const Run& run) -> Value { return rate(run.totals().flops, run.totals().layer_s()) * 1e-12; }},
@@ -188,8 +191,13 @@ LayerRun::Totals LayerRun::totals() const {
   Totals totals;
   for (std::size_t i = 0; i < layer_->finished(); ++i) {
     const LayerStep& step = layer_->steps()[i];
-    const double seconds = (layer_->results()[i].end - layer_->results()[i].start).seconds();
-    (step.is_collective ? totals.collectives_s : totals.kernels_s) += seconds;
+    const StepResult& result = layer_->results()[i];
+    if (!step.is_collective) {
+      totals.kernels_s += (result.end - result.start).seconds();
+    } else if (i + step.beside < layer_->finished()) {
+      const Time alone = step.beside == 0 ? result.start : layer_->results()[i + step.beside].end;
+      totals.collectives_s += (result.end - std::min(alone, result.end)).seconds();
+    }
     totals.flops += step.kernel.flops;
     totals.bytes += step.kernel.bytes;
   }

@@ -39,7 +39,8 @@ class LayerRun : public WorkloadRun {
   gpu::GpuDatasheet checked_gpu() const;
   /// Sums over the finished steps of the first rank.
   struct Totals {
-    double kernels_s = 0, collectives_s = 0, flops = 0, bytes = 0;
+    double kernels_s = 0, flops = 0, bytes = 0;
+    double collectives_s = 0;  ///< without kernels beside them
     double layer_s() const { return kernels_s + collectives_s; }
   };
   Totals totals() const;

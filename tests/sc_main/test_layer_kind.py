@@ -139,6 +139,7 @@ def test_looking_and_repeating(phase, tmp_path):
     ("training", "workload.tp=1", "workload.sequence_parallel: needs workload.tp of 2 or more"),
     ("training", "workload.context_tokens=5", "workload.context_tokens: is not accepted with phase: training"),
     ("prefill", "workload.dropout=true", "workload.dropout: is not accepted with phase: prefill"),
+    ("prefill", "workload.reduce_beside_wgrad=true", "workload.reduce_beside_wgrad: is not accepted with phase: prefill"),
     ("decode", "workload.recompute=full", "workload.recompute: is not accepted with phase: decode"),
     ("training", "workload.attention=flush", "unknown value 'flush'; accepted: flash, unfused (did you mean 'flash'?)"),
     ("prefill", "workload.tp=3", "workload.tp: 3 does not divide the 64 attention heads"),
@@ -167,3 +168,29 @@ def test_a_pass_is_its_layers(tp, tmp_path):
     succeed("dgx_h100", whole, "--out", tmp_path / "whole", "--quiet", *options)
     ttft, layers = (summary(tmp_path / folder)["metrics"][key] for folder, key in [("whole", "ttft_s"), ("layer", "pass_s")])
     assert ttft == pytest.approx(layers, rel=0.005)
+
+
+@pytest.mark.parametrize("sequence_parallel", ["false", "true"])
+def test_collectives_beside_products(sequence_parallel, tmp_path):
+    """What runs beside a product begins with it, and the next step waits for both; nothing else moves."""
+    split = f"workload.sequence_parallel={sequence_parallel}"
+    serial = steps(tmp_path / "serial", "training", split)
+    beside = steps(tmp_path / "beside", "training", split, "workload.reduce_beside_wgrad=true", "workload.keep_gathered=false")
+    kernels = {step["name"] for step in serial if not is_collective(step)}
+    assert kernels == {step["name"] for step in beside if not is_collective(step)}
+    hidden, ends = 0, []
+    for one, after in zip(beside, beside[1:]):
+        start, end = float(after["start_s"]), float(one["end_s"])
+        ends.append(end)
+        if is_collective(one) and start == float(one["start_s"]):
+            assert re.search("_wgrad|_dgrad", after["name"]), after["name"]
+            hidden += 1
+        elif not is_collective(one):
+            assert start == pytest.approx(max(ends), abs=1e-14)
+    assert hidden == (4 if sequence_parallel == "true" else 2)  # sums of two parts; gathers of two parts
+    before, now = (summary(tmp_path / folder)["metrics"] for folder in ("serial", "beside"))
+    assert now["layer_s"] == pytest.approx(float(beside[-1]["end_s"]), rel=1e-9)
+    assert now["collectives_s"] < before["collectives_s"]
+    assert now["kernels_s"] > before["kernels_s"]  # the collectives take SMs
+    if sequence_parallel == "false":  # with it, inputs are gathered once more
+        assert now["layer_s"] < before["layer_s"]

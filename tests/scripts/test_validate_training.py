@@ -163,9 +163,12 @@ def test_overlapped_tensor_parallelism_is_a_group_of_its_own():
 
 def test_a_layer_is_read_from_its_steps():
     one = mapped(LAYER)
-    assert part(one.scenario["workload"], "kind", "phase", "recompute", "attention", "dropout", "batch") == {
-        "kind": "layer", "phase": "training", "recompute": "selective", "attention": "unfused", "dropout": True, "batch": 4}
-    lines = [{"name": "forward.mlp.up", "time_us": "5"}, {"name": "backward.mlp.up_dgrad", "time_us": "7"}, {"name": "recompute.attention", "time_us": "2"}]
+    assert part(one.scenario["workload"], "kind", "phase", "recompute", "attention", "dropout", "batch", "reduce_beside_wgrad") == {
+        "kind": "layer", "phase": "training", "recompute": "selective", "attention": "unfused", "dropout": True, "batch": 4,
+        "reduce_beside_wgrad": True}
+    steps = (("forward.mlp.up", 0, 5), ("recompute.attention", 5, 7), ("backward.mlp.up_dgrad", 7, 11), ("backward.mlp.all_reduce", 11, 13),
+             ("backward.mlp.up_wgrad", 11, 14))  # the last two beside each other
+    lines = [{"name": name, "start_s": str(start * 1e-6), "end_s": str(end * 1e-6)} for name, start, end in steps]
     seconds = {metric: training_layer_rows.part_s(lines, metric) for metric in ("layer_fwd", "layer_bwd", "layer_fwd+bwd")}
     assert seconds == pytest.approx({"layer_fwd": 5e-6, "layer_bwd": 9e-6, "layer_fwd+bwd": 14e-6})
 

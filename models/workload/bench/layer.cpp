@@ -25,15 +25,30 @@ Layer::Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vec
       programs_(ranks, 0, {}, executor, *this),
       fabric_(executor.fabric()),
       results_(steps_.size()),
-      left_(steps_.size(), static_cast<std::uint32_t>(ranks.size())) {}
+      left_(steps_.size(), static_cast<std::uint32_t>(ranks.size())) {
+  constexpr std::size_t kBesideStream = 1;
+  if (runs_beside(steps_)) beside_.emplace(ranks, kBesideStream, request_of(spec), executor.fabric());
+}
 
 void Layer::start() {
-  Communicator::allow_reuse({&communicator_}, {}, fabric_);
+  std::vector<Communicator*> communicators{&communicator_};
+  if (beside_) communicators.push_back(&*beside_);
+  Communicator::allow_reuse(communicators, {}, fabric_);
+  std::vector<JobRef> jobs_beside;
+  std::size_t beside_until = 0;
   for (std::uint32_t i = 0; i < steps_.size(); ++i) {
     const LayerStep& step = steps_[i];
+    if (i == beside_until)
+      for (std::uint32_t t = 0; t < jobs_beside.size(); ++t) programs_.wait_for(t, jobs_beside[t]);
     if (step.is_collective) {
       results_[i].collective = choose(step);
-      programs_.collective(communicator_, results_[i].collective, JobLabel::of(*this, Fields{i, 0}));
+      const JobLabel label = JobLabel::of(*this, Fields{i, 0});
+      if (step.beside == 0) {
+        programs_.collective(communicator_, results_[i].collective, label);
+      } else {
+        jobs_beside = programs_.start(*beside_, results_[i].collective, label, programs_.last_of(*beside_));
+        beside_until = i + 1 + step.beside;
+      }
       continue;
     }
     for (std::uint32_t t = 0; t < ranks(); ++t)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct StepResult {
 
 class Layer : private JobClient, private JobNamer {
  public:
-  /// @param ranks  each has a stream for kernels and collectives
+  /// @param ranks  each has a stream for kernels and collectives, and another one for collectives beside kernels, if the
+  ///               steps have any
   Layer(const LayerSpec& spec, std::vector<LayerStep> steps, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
@@ -48,6 +50,7 @@ class Layer : private JobClient, private JobNamer {
 
   std::vector<LayerStep> steps_;
   Communicator communicator_;
+  std::optional<Communicator> beside_;  ///< in the other stream
   RankPrograms programs_;
   transport::Fabric& fabric_;
   std::vector<StepResult> results_;

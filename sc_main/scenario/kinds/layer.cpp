@@ -19,6 +19,7 @@ namespace {
 struct LayerSection : LayerSpec {
   PrecisionSection precision;
   std::optional<std::string> written_library;  ///< nullopt: depends on the phase
+  bool reduce_beside_wgrad = false;
 };
 
 Record<LayerSection> layer_record() {
@@ -46,6 +47,11 @@ Record<LayerSection> layer_record() {
   r.choice(
       "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
       "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
+  r.add("keep_gathered", within(&Section::form, &TrainingForm::keep_gathered),
+        "training with sequence_parallel: gathered inputs of column-parallel products are kept for backward; otherwise "
+        "gathered again, beside the product before");
+  r.add("reduce_beside_wgrad", &Section::reduce_beside_wgrad,
+        "training: sums of input gradients run beside the products for weight gradients (Megatron-LM)");
   r.group("precision", precision_record(&Section::precision), "training: number format of products");
   r.add("library", &Section::written_library, "library of the collectives, as for kind: collective")
       .is_path(Field::Path::unless_name)
@@ -71,9 +77,11 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::training)
     refuse_with_phase("context_tokens");
   else
-    for (const char* key : {"attention", "dropout", "recompute", "precision"}) refuse_with_phase(key);
+    for (const char* key : {"attention", "dropout", "recompute", "keep_gathered", "reduce_beside_wgrad", "precision"})
+      refuse_with_phase(key);
 
   LayerSpec spec = written;
+  if (written.reduce_beside_wgrad) spec.form.input_reduce.fill(transformer::InputReduce::beside_wgrad);
   const std::string library = written.written_library.value_or(written.phase == Phase::training ? "nccl" : "vllm");
   spec.engine = load_engine({library, "workload.library", place_of(source.root, "workload.library")});
   if (written.phase == Phase::training && !setting.compute.profile.empty())
