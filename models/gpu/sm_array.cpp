@@ -326,7 +326,8 @@ double SmArray::seconds_to_boundary(const Kernel& kernel, double done) const {
   if (time.persistent || kernel.asked_sms == 0) return left;
   // CTAs of different lengths end at different times.
   if (time.sm_seconds > 0)
-    return std::min(left, time.longest_cta_seconds * std::min(1.0, kernel.asked_sms / held(kernel, time)));
+    return std::min(left, (time.longest_cta_seconds + time.cta_start_seconds) *
+                              std::min(1.0, kernel.asked_sms / held(kernel, time)));
   const double slots = std::max(1.0, std::floor(kernel.share.sms) * time.ctas_per_sm);
   const double waves = std::ceil(static_cast<double>(time.ctas) / slots);
   const double body = all - time.fixed_seconds - time.after_seconds;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/units.h"
 #include "gpu/kernels/attention.h"
 #include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/flash_attention.h"
@@ -16,6 +17,7 @@ namespace {
 
 const AttentionHeads kLlama70bTp4{16, 2, 128, DataType::bf16};
 const AttentionHeads kLlama70bTp1{64, 8, 128, DataType::bf16};
+const auto kExact = boost::test_tools::tolerance(1e-12);
 
 }  // namespace
 
@@ -101,7 +103,7 @@ BOOST_AUTO_TEST_CASE(long_prompts_reach_the_saturated_rate) {
 BOOST_AUTO_TEST_CASE(kernels_differ_by_their_instructions) {
   const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB"), h100 = gpu_datasheet("H100-SXM5-80GB");
   const GpuDatasheet card = gpu_datasheet("RTX-5090"), b200 = gpu_datasheet("B200-SXM-180GB");
-  const auto flash = [](const GpuDatasheet& gpu) { return attention_kernel(gpu, AttentionLibrary::flash); };
+  const auto flash = [](const GpuDatasheet& gpu) { return prefill_kernel(gpu, AttentionLibrary::flash); };
   BOOST_TEST(pair_clocks(a100, flash(a100), 128) == 512 / 2048.0 + 0.0625 + 1.2 / 16,
              boost::test_tools::tolerance(1e-12));
   BOOST_TEST(std::string(flash(card).name) == flash(a100).name);
@@ -144,7 +146,7 @@ BOOST_AUTO_TEST_CASE(decode_reads_every_requests_kv_once) {
     const KernelTime time = decode_attention_time(gpu, kLlama70bTp1, one_token_each(context));
     const double kv = 160000.0 * 8 * 128 * 2 * 2, query = 8.0 * 64 * 128 * 2 * 2;
     BOOST_TEST(time.bytes == kv + query);
-    const double share = attention_kernel(gpu, AttentionLibrary::flash).read_ratio;
+    const double share = decode_kernel(gpu, kLlama70bTp1, 64, 40000).read_ratio;
     const double rate = share * gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9;
     BOOST_TEST(time.seconds - time.fixed_seconds >= time.bytes / rate);
     BOOST_TEST(time.seconds < 1.2 * (time.fixed_seconds + time.bytes / rate));
@@ -168,6 +170,60 @@ BOOST_AUTO_TEST_CASE(a_small_cache_stays_in_l2) {
       BOOST_TEST(decode(1, true).seconds == decode(1, false).seconds);
     }
   }
+}
+
+// Rounds of short blocks: HBM delivers the cache, and each round of one block an SM starts again.
+BOOST_AUTO_TEST_CASE(starts_of_blocks_add_up) {
+  const GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const auto decode = [&](std::size_t batch, std::uint64_t keys) {
+    return decode_attention_time(gpu, {8, 8, 128}, one_token_each(std::vector<std::uint64_t>(batch, keys)));
+  };
+  const DecodeKernel& kernel = decode_kernel(gpu, {8, 8, 128}, 2048, 128);
+  const KernelTime many = decode(256, 128), few = decode(16, 2048);  // 2048 and 128 blocks with the same keys
+  BOOST_TEST(many.ctas == 2048u);
+  BOOST_TEST(few.ctas == 128u);
+  BOOST_TEST(many.starts_seconds_on(132) == 2048.0 / 132 * kernel.block_us * 1e-6, kExact);
+  BOOST_TEST(few.starts_seconds_on(132) == kernel.block_us * 1e-6, kExact);
+  BOOST_TEST(many.starts_seconds_on(66) == 2 * many.starts_seconds_on(132), kExact);
+  BOOST_TEST(many.hbm_seconds == few.hbm_seconds, boost::test_tools::tolerance(0.1));  // queries and outputs differ
+  const KernelTime half = many.taking(many.seconds / 2);
+  BOOST_TEST(half.seconds_on({132}) == many.seconds / 2, kExact);
+  const double without = many.seconds_without(KernelLimit::tensor) - many.fixed_seconds;
+  BOOST_TEST(without == many.hbm_seconds, boost::test_tools::tolerance(1e-6));
+}
+
+// TensorRT-LLM, mayHavePerfGain: XQA needs groups, and a block of 128 keys for each fourth SM.
+BOOST_AUTO_TEST_CASE(trtllm_chooses_its_decode_kernel) {
+  AttentionHeads grouped{32, 8, 128}, multi{32, 32, 128};
+  grouped.library = multi.library = AttentionLibrary::trtllm;
+  for (const char* name : {"H100-SXM5-80GB", "L40S"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    const auto kernel = [&](const AttentionHeads& heads, std::uint64_t blocks, std::uint64_t longest) {
+      return std::string(decode_kernel(gpu, heads, blocks, longest).name);
+    };
+    const std::uint64_t least = ceil_div(gpu.sm.count, 4u);
+    BOOST_TEST(kernel(grouped, least, 128) != kernel(grouped, least - 1, 128));
+    BOOST_TEST(kernel(grouped, least - 1, 128) == kernel(multi, 4096, 8192));
+    BOOST_TEST(kernel(grouped, 1, 128 * least) == kernel(grouped, least, 128));
+  }
+  const GpuDatasheet b200 = gpu_datasheet("B200-SXM-180GB");
+  BOOST_TEST(decode_kernel(b200, multi, 1, 128).name == decode_kernel(b200, grouped, 64, 8192).name);
+}
+
+// The last blocks of a grid of a few rounds run alone; a grid that fits on the SMs takes its longest block.
+BOOST_AUTO_TEST_CASE(the_last_blocks_run_alone) {
+  KernelTime time;
+  time.longest_cta_seconds = 3e-6;
+  time.tail_ratio = 0.63;
+  const auto with = [&](std::uint64_t ctas) {
+    time.ctas = ctas;
+    time.sm_seconds = 1.5e-6 * static_cast<double>(ctas);  // half of the longest, on average
+    return time.cta_seconds_on(100);
+  };
+  BOOST_TEST(with(50) == 3e-6, kExact);
+  BOOST_TEST(with(100) == 3e-6, kExact);
+  for (const std::uint64_t ctas : {120, 1000, 12000})
+    BOOST_TEST(with(ctas) == std::max(3e-6, 1.5e-8 * static_cast<double>(ctas) + 0.63 * 3e-6), kExact);
 }
 
 // Grouped-query attention reads a KV head once for all its query heads.

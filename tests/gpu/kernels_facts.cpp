@@ -91,7 +91,8 @@ BOOST_AUTO_TEST_CASE(twice_the_memory_rate_serves_what_reads_memory) {
   for (const GpuDatasheet& gpu : shipped_gpus()) {
     for (const KernelSpec& spec : {kWeights, kCopy, kDecode}) BOOST_TEST_CONTEXT(gpu.name << " " << name_of(spec.op)) {
         BOOST_TEST(of_twice(gpu, spec, kHbm) >= 0.5);
-        BOOST_TEST(of_twice(gpu, spec, kHbm) < 0.62);  // as the next resource lets it
+        // As the next resource lets it: decodes on B200 then wait for the bytes that their blocks have in flight.
+        BOOST_TEST(of_twice(gpu, spec, kHbm) < 0.65);
         BOOST_TEST(of_twice(changed(gpu, kHbm, 0.5), spec, kHbm) < 0.54);
       }
     check_unmoved(gpu, kHbm, {kProduct, kPrefill});
@@ -106,7 +107,8 @@ BOOST_AUTO_TEST_CASE(twice_the_clock_or_the_sms_serve_what_computes) {
           BOOST_TEST(of_twice(gpu, spec, change) == 0.5, tt::tolerance(0.04));
         }
       }
-      check_unmoved(gpu, change, {kCopy, kDecode, kLaunch});
+      check_unmoved(gpu, change, {kCopy, kLaunch});
+      BOOST_TEST(of_twice(gpu, kDecode, change) > 0.95, gpu.name);  // more SMs have more bytes in flight
     }
 }
 

@@ -12,11 +12,11 @@ namespace railyard::gpu {
 namespace {
 
 constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a split context
-constexpr std::uint64_t kDecodeSplitKeys = 256;
-constexpr std::uint32_t kDecodeBlocksPerSm = 2;
 constexpr std::uint64_t kBlackwellRows = 256;
-constexpr double kTailShare = 0.7;  // share of the longest block during which the last blocks of a full grid run alone
-constexpr double kPrefillOverlap = 1.4;  // p-norm of thread blocks and memory: blocks wait for queries and outputs
+// Share of the longest block during which the last blocks run alone: 0.55 to 0.69 if blocks of causal prompts are placed one
+// by one, for grids of 1.2 to 120 times the SMs.
+constexpr double kTailShare = 0.63;
+constexpr double kPrefillOverlap = 1.2;  // p-norm of thread blocks and memory: blocks wait for queries and outputs
 constexpr double kDecodeOverlap = 3;     // p-norm of reading and computing
 constexpr double kKeptShare = 0.45;  // of L2, for a KV cache that is read again; fitted to H100, B200 and L40S together
 constexpr double kDecodeProducts =
@@ -33,7 +33,7 @@ double pair_flops(const AttentionHeads& heads) { return kFlopsPerProduct * (head
 
 /// Seconds of a query-key pair on one SM.
 double pair_seconds(const GpuDatasheet& gpu, const AttentionHeads& heads) {
-  const AttentionKernel& kernel = attention_kernel(gpu, heads.library);
+  const PrefillKernel& kernel = prefill_kernel(gpu, heads.library);
   return pair_clocks(gpu, kernel, (heads.dim + value_dim(heads)) / 2) /
          (gpu.kernel.attention_ratio * attention_clock_ratio(gpu) * gpu.clock_hz());
 }
@@ -73,7 +73,11 @@ double visited_keys(const AttentionSequence& s, std::uint64_t rows, bool causal)
 
 /// FlashAttention's blocks keep scores and output in registers, queries and two stages of keys and values in shared
 /// memory.
-constexpr CtaFootprint kPrefillBlock{256, 224, 96}, kDecodeBlock{128, 96, 48};
+constexpr CtaFootprint kPrefillBlock{256, 224, 96}, kDecodePair{256, 192, 96};  // the latter: on an SM
+
+CtaFootprint part_of(const CtaFootprint& all, std::uint32_t parts) {
+  return {all.threads / parts, all.registers_kib / parts, all.shared_memory_kib / parts};
+}
 
 double kv_token_bytes(const AttentionHeads& heads) {
   return (heads.dim + (heads.latent ? 0 : value_dim(heads))) * bytes_of(heads.kv_dtype);
@@ -144,7 +148,8 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   const double work = backward ? kBackwardWork / kBackwardRate : 1;
   const double key_seconds = work * static_cast<double>(rows) * pair_seconds(gpu, heads);
   const double block_seconds = work * gpu.kernel.attention_block_us * kSecondsPerUs;
-  const Split split = split_context(longest, split_contexts ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
+  const bool splits = split_contexts && prefill_kernel(gpu, heads.library).splits;
+  const Split split = split_context(longest, splits ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
   time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
@@ -170,7 +175,6 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
 KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& heads,
                                  const std::vector<AttentionSequence>& sequences, bool split, bool kv_in_l2) {
   KernelTime time;
-  const AttentionKernel& kernel = attention_kernel(gpu, heads.library);
   std::uint64_t queries = 0, keys = 0, longest = 0;
   for (const AttentionSequence& s : sequences) {
     queries += s.tokens;
@@ -181,7 +185,8 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   }
   if (keys == 0 || heads.kv == 0) return time;
   const std::uint64_t blocks = sequences.size() * heads.kv;
-  const std::uint64_t room = split ? kDecodeBlocksPerSm * gpu.sm.count / blocks : 1;
+  const DecodeKernel& kernel = decode_kernel(gpu, heads, blocks, longest);
+  const std::uint64_t room = split ? kernel.split_blocks_per_sm * gpu.sm.count / blocks : 1;
   const Split parts = split_context(longest, room, kDecodeSplitKeys);
   const double token_bytes = kv_token_bytes(heads);
   const double block_rate = kernel.flight_kib * kBytesPerKib / (kLoadedLatencyUs * kSecondsPerUs);  // Little's law
@@ -195,10 +200,11 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   time.hbm_seconds = time.bytes / (kernel.read_ratio * gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
   if (parts.parts > 1)
     time.after_seconds = (kernel.join_us + kernel.split_us * static_cast<double>(parts.parts)) * kSecondsPerUs;
-  time.ctas_per_sm = kDecodeBlocksPerSm;
-  time.cta = kDecodeBlock;
+  time.ctas_per_sm = kernel.ctas_per_sm;
+  time.cta = part_of(kDecodePair, kernel.ctas_per_sm);
+  time.cta_start_seconds = kernel.block_us * kSecondsPerUs;
   time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;
-  const double reading = time.l2_bytes / (kDecodeBlocksPerSm * block_rate);
+  const double reading = time.l2_bytes / (kernel.ctas_per_sm * block_rate);
   const double computing = time.flops / pair_flops(heads) * pair_seconds(gpu, heads) / kDecodeProducts;
   time.sm_seconds = std::max(reading, computing);
   time.overlap_exponent = kDecodeOverlap;

@@ -14,8 +14,9 @@
 // key that their first row sees; decode reads only the keys in the window.
 //
 // Decode: one or a few query rows per request. KV is read once from HBM, split along the context (flash-decoding) until
-// all SMs are busy. A thread block reads at most the bytes that it has in flight in each loaded latency. If many query
-// heads share a KV head (multi-head latent attention, wide groups), tensor time may be the limit instead.
+// all SMs are busy. A thread block reads at most the bytes that it has in flight in each loaded latency, and nothing
+// while it starts and ends; these starts add up over the rounds of blocks. If many query heads share a KV head
+// (multi-head latent attention, wide groups), tensor time may be the limit instead.
 #pragma once
 
 #include <array>

@@ -14,11 +14,19 @@ constexpr double kWidestGainingDim =
     256;  // larger (latent) heads do not fit the registers of one block and are not faster
 constexpr double kExponentialsPerClock = 16;  // per SM
 
-constexpr AttentionKernel kWarpFlash{"FlashAttention-2", 1, 0.0625, 1.2, 1, 0.87, 32, 0.4, 1};
-constexpr AttentionKernel kWarpTrtllm{"TensorRT-LLM FMHA and XQA", 1, 0.0625, 1.2, 1, 0.87, 32, 0.05, 0};
-constexpr AttentionKernel kHopperFlash{"FlashAttention-3", 1.192, 0, 0.839, 1.35, 1, 128, 0.05, 1};
-constexpr AttentionKernel kHopperTrtllm{"TensorRT-LLM FMHA and XQA, Hopper", 0.981, 0, 1.02, 1.35, 1, 128, 0.05, 1};
-constexpr AttentionKernel kBlackwell{"kernels of the libraries for B200", 1, 0, 1, 2.4, 1, 128, 0.05, 1};
+constexpr PrefillKernel kWarpFlash{"FlashAttention-2", 1, 0.0625, 1.2, 1, true};
+constexpr PrefillKernel kWarpTrtllm{"TensorRT-LLM FMHA", 1, 0.0625, 1.2, 1, false};
+constexpr PrefillKernel kHopperFlash{"FlashAttention-3", 1.192, 0, 0.839, 1.35, true};
+constexpr PrefillKernel kHopperTrtllm{"TensorRT-LLM FMHA, Hopper", 0.981, 0, 1.02, 1.35, false};
+constexpr PrefillKernel kBlackwell{"kernels of the libraries for B200", 1, 0, 1, 2.4, false};
+
+constexpr DecodeKernel kWarpFlashDecode{"FlashAttention-2", 0.87, 32, 2, 2, 1.06, 5.2, 0.17};
+constexpr DecodeKernel kHopperFlashDecode{"FlashAttention-3", 1, 128, 1, 1, 3.4, 2.9, 0.03};
+constexpr DecodeKernel kWarpXqa{"TensorRT-LLM XQA", 0.9, 32, 2, 8, 0.5, 3, 0.03};
+constexpr DecodeKernel kHopperXqa{"TensorRT-LLM XQA, Hopper", 1, 128, 1, 8, 1.5, 2.5, 0.03};
+constexpr DecodeKernel kMasked{"TensorRT-LLM masked multi-head attention", 1, 32, 2, 2, 0.4, 4.5, 0.03};
+constexpr DecodeKernel kBlackwellDecode{"kernels of the libraries for B200", 1, 128, 1, 2, 0.5, 0.5, 0.03};
+constexpr std::uint64_t kXqaBlockFactor = 4;  // kEnableMinBlockFactor
 
 struct FlashVersion {
   const char* architecture;
@@ -34,18 +42,28 @@ constexpr std::array<FlashVersion, 6> kFlashVersions{{{"ampere", 1, 0.368},
 
 }  // namespace
 
-const AttentionKernel& attention_kernel(const GpuDatasheet& gpu, AttentionLibrary library) {
+const PrefillKernel& prefill_kernel(const GpuDatasheet& gpu, AttentionLibrary library) {
   const bool flash = library == AttentionLibrary::flash;
   if (!asynchronous_tensor_cores(gpu)) return flash ? kWarpFlash : kWarpTrtllm;
   if (gpu.architecture == "blackwell") return kBlackwell;
   return flash ? kHopperFlash : kHopperTrtllm;
 }
 
+const DecodeKernel& decode_kernel(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t blocks,
+                                  std::uint64_t longest) {
+  const bool asynchronous = asynchronous_tensor_cores(gpu);
+  if (asynchronous && gpu.architecture == "blackwell") return kBlackwellDecode;
+  if (heads.library == AttentionLibrary::flash) return asynchronous ? kHopperFlashDecode : kWarpFlashDecode;
+  const std::uint64_t parts = blocks * std::max<std::uint64_t>(1, longest / kDecodeSplitKeys);
+  if (heads.query == heads.kv || kXqaBlockFactor * parts < gpu.sm.count) return kMasked;
+  return asynchronous ? kHopperXqa : kWarpXqa;
+}
+
 double attention_clock_ratio(const GpuDatasheet& gpu) {
   return gpu.sm.throttle_us > 0 ? gpu.sm.sustained_efficiency_ratio : gpu.sm.burst_efficiency_ratio;
 }
 
-double pair_clocks(const GpuDatasheet& gpu, const AttentionKernel& kernel, double dim) {
+double pair_clocks(const GpuDatasheet& gpu, const PrefillKernel& kernel, double dim) {
   const double gaining = std::min(kWidestGainingDim, dim), p = kernel.overlap;
   const double products = 2 * kFlopsPerProduct * gaining / (kernel.products_ratio * gpu.tensor_flop_per_clock()) +
                           kernel.operand_clocks * gaining / kMeasuredDim;
@@ -61,7 +79,7 @@ std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu) {
 }
 
 GpuDatasheet with_flash_attention(GpuDatasheet gpu, std::optional<std::uint32_t> version) {
-  const AttentionKernel& kernel = attention_kernel(gpu, AttentionLibrary::flash);
+  const PrefillKernel& kernel = prefill_kernel(gpu, AttentionLibrary::flash);
   const double peak_clocks = 2 * kFlopsPerProduct * kMeasuredDim / gpu.tensor_flop_per_clock();
   for (const FlashVersion& v : kFlashVersions)
     if (gpu.architecture == v.architecture && version == v.version && v.peak_share > 0)

@@ -8,13 +8,17 @@
 // arithmetic instructions).
 //
 // Decode: a thread block keeps a tile or two of KV in flight (sources below), which arrive in kLoadedLatencyUs. TMA
-// reads at the rate of memory; blocks that copy with cp.async wait for their tiles, and lose a share. The parts of a
-// split context are joined by a second kernel.
+// reads at the rate of memory; blocks that copy with cp.async wait for their tiles, and lose a share. Before its first
+// tile and after its last one a block reads nothing: `block_us`. Contexts are split until there are
+// `split_blocks_per_sm` blocks for each SM; their parts are joined at the end.
 //
 // Sources: Dao, arXiv 2307.08691; Shah et al., arXiv 2407.08608 (heads of 64 reach 0.77 of the rate of 128). Bytes in
 // flight are tiles of 128 keys, one of them before Hopper and two stages of keys and values from Hopper on, from
-// memory of the kernels' sources. All other numbers are fitted together to the rows of A100, H100, B200 and L40S
-// (docs/calibration.md), so devices left out there share them.
+// memory of the kernels' sources. Splits: num_splits_heuristic() of FlashAttention-2 (two blocks an SM) and -3 (one);
+// TensorRT-LLM, decoderXQAConstants.h (kTargetWaveFactor 8, parts of at least 128 keys). TensorRT-LLM before B200 runs
+// its masked multi-head attention instead of XQA for heads that share no KV and for grids that leave three quarters of
+// the SMs idle (decoderXQAImplJIT.cpp, mayHavePerfGain). All other numbers are fitted together to the rows of A100, H100,
+// B200 and L40S (docs/calibration.md), so devices left out there share them.
 #pragma once
 
 #include "gpu/datasheet.h"
@@ -22,28 +26,41 @@
 
 namespace railyard::gpu {
 
-struct AttentionKernel {
+struct PrefillKernel {
   const char* name;
-  double products_ratio;     ///< prefill: rate of products, relative to matrix products under the power limit; on
-                             ///< Hopper attention leaves power for a higher clock
-  double operand_clocks;     ///< prefill: exposed loads from shared memory, per pair, with heads of 128
-  double exponentials;       ///< prefill: time of exponentials and what goes with them, relative to 16 a clock
-  double overlap;            ///< prefill: exponent of the p-norm that joins products and exponentials; 1: their sum
-  double read_ratio;         ///< decode: share of the rate at which memory can be read
-  double flight_kib;         ///< decode: data that a thread block has in flight
-  double split_us, join_us;  ///< decode: to join parts of a context, for each part and once
+  double products_ratio;  ///< rate of products, relative to matrix products under the power limit; on
+                          ///< Hopper attention leaves power for a higher clock
+  double operand_clocks;  ///< exposed loads from shared memory, per pair, with heads of 128
+  double exponentials;    ///< time of exponentials and what goes with them, relative to 16 a clock
+  double overlap;         ///< exponent of the p-norm that joins products and exponentials; 1: their sum
+  bool splits;            ///< a chunk with fewer blocks than SMs splits its context
+};
+
+struct DecodeKernel {
+  const char* name;
+  double read_ratio;                  ///< share of the rate at which memory can be read
+  double flight_kib;                  ///< data that a thread block has in flight
+  std::uint32_t ctas_per_sm;          ///< thread blocks that run on an SM at the same time
+  std::uint32_t split_blocks_per_sm;  ///< contexts are split into at most so many blocks
+  double block_us;                    ///< of a thread block in which it reads nothing
+  double join_us, split_us;           ///< to join parts of a context, once and for each part
 };
 
 /// Latency of memory while a kernel's thread blocks all read, with the work on a tile in between.
 constexpr double kLoadedLatencyUs = 1.4;
 
+constexpr std::uint64_t kDecodeSplitKeys = 128;  ///< least keys in one part of a split context
+
 /// The kernel of a library on a GPU.
-const AttentionKernel& attention_kernel(const GpuDatasheet& gpu, AttentionLibrary library);
+const PrefillKernel& prefill_kernel(const GpuDatasheet& gpu, AttentionLibrary library);
+/// @param blocks  sequences times KV heads  @param longest  keys of the longest context
+const DecodeKernel& decode_kernel(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t blocks,
+                                  std::uint64_t longest);
 
 /// Clock of attention relative to the datasheet's: that under the power limit, except where bursts are not throttled.
 double attention_clock_ratio(const GpuDatasheet& gpu);
 
 /// Clocks of a query-key pair on an SM. @param dim  mean size of a key and a value
-double pair_clocks(const GpuDatasheet& gpu, const AttentionKernel& kernel, double dim);
+double pair_clocks(const GpuDatasheet& gpu, const PrefillKernel& kernel, double dim);
 
 }  // namespace railyard::gpu

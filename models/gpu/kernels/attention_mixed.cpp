@@ -8,9 +8,9 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kEmptyBlockUs = 0.38;    // an SM's time for an empty block
-constexpr double kMixedOverlap = 2;       // as kPrefillOverlap; decodes read while prompts compute
-constexpr double kMixedTailShare = 0.65;  // as kTailShare of a prefill kernel
+constexpr double kEmptyBlockUs = 0.38;   // an SM's time for an empty block
+constexpr double kMixedOverlap = 3;      // as kPrefillOverlap; decodes read while prompts compute
+constexpr double kMixedTailShare = 0.8;  // as kTailShare of a prefill kernel; blocks differ more
 
 /// Blocks of one head in the grid that have no rows.
 std::uint64_t empty_blocks(const GpuDatasheet& gpu, const std::vector<AttentionSequence>& prefills,

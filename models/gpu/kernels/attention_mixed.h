@@ -15,7 +15,7 @@
 //
 // Three constants, kEmptyBlockUs, kMixedOverlap and kMixedTailShare, are fitted to the 8448 mixed points of the RTX 4090 profile of
 // Llama-3.1-8B (casys-kaist/LLMServingSim 2.0, vLLM 0.19). There, with the measured times of each kind alone, the
-// median error is 4.1 % (p90 17 %); with 512 or more prompt tokens beside 16 or more decodes, 3.3 % (p90 11 %). The sum
+// median error is 4.8 % (p90 24 %); with 512 or more prompt tokens beside 16 or more decodes, 4.9 % (p90 17 %). The sum
 // of the two kernels is 30 % too low at the median. There is no open measurement of FlashAttention-3.
 #pragma once
 

@@ -7,11 +7,18 @@ namespace railyard::gpu {
 
 double KernelTime::cta_seconds_on(double on) const {
   if (most_sms > 0) on = std::min<double>(on, most_sms);
-  const double slots = std::floor(on) * ctas_per_sm;
+  const double slots = std::max(1.0, std::floor(on)) * ctas_per_sm;
   const auto grid = static_cast<double>(ctas);
-  if (sm_seconds == 0) return std::ceil(grid / std::max(1.0, slots)) * longest_cta_seconds;
-  const double tail = std::max(0.0, 1 - slots / grid) * tail_ratio * longest_cta_seconds;
+  if (sm_seconds == 0) return std::ceil(grid / slots) * longest_cta_seconds;
+  constexpr double kFullTail = 0.2;  // CTAs beyond those that run at once, relative to these, for a whole tail
+  const double tail = std::clamp((grid / slots - 1) / kFullTail, 0.0, 1.0) * tail_ratio * longest_cta_seconds;
   return std::max(longest_cta_seconds, sm_seconds / on + tail);
+}
+
+double KernelTime::starts_seconds_on(double on) const {
+  if (most_sms > 0) on = std::min<double>(on, most_sms);
+  const double places = std::max(1.0, std::floor(on)) * ctas_per_sm;
+  return std::max(1.0, static_cast<double>(ctas) / places) * cta_start_seconds;
 }
 
 double KernelTime::seconds_on(const KernelShare& share) const {
@@ -23,14 +30,14 @@ double KernelTime::seconds_on(const KernelShare& share) const {
     for (const double part : parts) sum += part == largest ? 1 : std::pow(part / largest, overlap_exponent);
     body *= std::pow(sum, 1 / overlap_exponent);
   }
-  return fixed_seconds + body + after_seconds;
+  return fixed_seconds + body + starts_seconds_on(share.sms) + after_seconds;
 }
 
 double KernelTime::seconds_without(KernelLimit resource) const {
   KernelTime without = *this;
   switch (resource) {
     case KernelLimit::tensor:
-    case KernelLimit::feed: without.longest_cta_seconds = without.sm_seconds = 0; break;
+    case KernelLimit::feed: without.longest_cta_seconds = without.sm_seconds = without.cta_start_seconds = 0; break;
     case KernelLimit::l2: without.l2_seconds = 0; break;
     case KernelLimit::hbm: without.hbm_seconds = 0; break;
     case KernelLimit::launch: without.fixed_seconds = 0; break;
@@ -44,7 +51,7 @@ double KernelTime::seconds_without(KernelLimit resource) const {
 KernelTime KernelTime::taking(double time) const {
   KernelTime kernel = *this;
   for (double* part : {&kernel.fixed_seconds, &kernel.after_seconds, &kernel.longest_cta_seconds, &kernel.sm_seconds,
-                       &kernel.l2_seconds, &kernel.hbm_seconds})
+                       &kernel.cta_start_seconds, &kernel.l2_seconds, &kernel.hbm_seconds})
     *part *= time / seconds;
   kernel.seconds = time;
   return kernel;

@@ -39,8 +39,8 @@ struct KernelShare {
   bool operator!=(const KernelShare& other) const { return !(*this == other); }
 };
 
-/// Time = fixed + body + after. The body is the p-norm of three overlapping parts: the work of CTAs on SMs, L2 traffic
-/// and HBM traffic. Each part depends on the kernel's share of that resource.
+/// Time = fixed + body + starts + after. The body is the p-norm of three overlapping parts: the work of CTAs on SMs, L2
+/// traffic and HBM traffic. Each part depends on the kernel's share of that resource.
 struct KernelTime {
   double seconds = 0;        ///< with the whole GPU, in a CUDA graph, from the end of the previous kernel in the stream
   double fixed_seconds = 0;  ///< part of `seconds` in which no resource works: launch, prologue, pipeline fill
@@ -57,7 +57,12 @@ struct KernelTime {
 
   double longest_cta_seconds = 0;  ///< time of the longest CTA, without waiting for operands
   double sm_seconds = 0;           ///< total of all CTAs; 0: the CTAs are equal and run in whole waves
-  double tail_ratio = 0;  ///< unequal CTAs: share of the longest CTA in which the last CTAs of a full grid run alone
+  /// What overlaps with nothing, for each round of CTAs over the SMs, part of a round or whole: a place on an SM starts
+  /// the next CTA and reads nothing until its first data is there.
+  double cta_start_seconds = 0;
+  /// Unequal CTAs: share of the longest CTA in which the last CTAs run alone, if there are more than run at once. They
+  /// start in the order of the grid, so one of the longest may be among the last.
+  double tail_ratio = 0;
   std::uint32_t ctas_per_sm = 1;  ///< CTAs that run on one SM at the same time
   CtaFootprint cta;               ///< footprint of each CTA; all zero: fits beside any other kernel
   bool persistent = false;        ///< CTAs loop over tiles until the kernel ends, so it gives up no SM earlier
@@ -69,6 +74,8 @@ struct KernelTime {
 
   /// Time of the CTAs' work on `sms` SMs. @pre sms > 0
   double cta_seconds_on(double sms) const;
+  /// Time of all starts of CTAs on `sms` SMs. @pre sms > 0
+  double starts_seconds_on(double sms) const;
   /// Time of the whole kernel with a constant share; equals `seconds` with the whole GPU. @pre all shares > 0
   double seconds_on(const KernelShare& share) const;
   /// `seconds` if a resource were infinitely fast. Tensor and feed both mean the CTAs' work; launch means the fixed
