@@ -60,12 +60,14 @@ gpu::GpuDatasheet LayerRun::checked_gpu() const {
   std::vector<gpu::Gpu*> gpus;
   for (const GpuId id : gpus_) gpus.push_back(&machine_.gpu(id));
   const collective::Site site = collective::site_of(gpus, collective::group_of(gpus), fabric_);
-  double kernels_s = 0, waits_s = 0;
+  double kernels_s = 0, waits_s = 0, beside_s = 0;
   for (const LayerStep& step : workload::layer::plan_layer(scenario_.model, spec(), timer)) {
     kernels_s += step.kernel.seconds;
-    if (step.is_collective && step.beside == 0) waits_s += collective::planned_s(site, step.operation, step.bytes);
+    if (step.is_collective)
+      (step.beside > 0 ? beside_s : waits_s) += collective::planned_s(site, step.operation, step.bytes);
   }
-  return gpu::at_step_clock(group().gpu, waits_s / (kernels_s + waits_s));
+  const double all_s = kernels_s + waits_s;
+  return gpu::at_step_clock(group().gpu, {waits_s / all_s, beside_s / all_s});
 }
 
 std::uint64_t LayerRun::expected_jobs() const { return layer_->steps().size() * spec().tp; }

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "gpu/kernels/kernel_timer.h"
+#include "gpu/kernels/step_clock.h"
 #include "sc_main/kinds/training_gtp.h"
 #include "sc_main/kinds/training_memory.h"
 #include "sc_main/kinds/workload_run.h"
@@ -48,9 +49,9 @@ class TrainingRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  gpu::KernelTimer step_kernels(double waits) const;
-  /// Share of the time of slots, at the clock of a step without waits. @throws InputError: a data type without a tensor rate
-  double planned_waits() const;
+  gpu::KernelTimer step_kernels(const gpu::LayerTraffic& traffic) const;
+  /// Shares of the time of slots, at the clock that they give. @throws InputError: a data type without a tensor rate
+  gpu::LayerTraffic planned_traffic() const;
   /// @throws InputError: a schedule or a slot too long for the labels of jobs
   void check_labels() const;
   /// The smallest change of the scenario with which it fits, for an error.

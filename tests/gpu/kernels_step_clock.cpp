@@ -34,7 +34,7 @@ GpuDatasheet only_tensor_cores() {
 double steady_product(const GpuDatasheet& gpu, double waits = 0) {
   GemmShape shape{16384, 16384, 16384};
   shape.steady = true;
-  return gemm_time(at_step_clock(gpu, waits), shape).seconds;
+  return gemm_time(at_step_clock(gpu, {waits}), shape).seconds;
 }
 
 }  // namespace
@@ -84,11 +84,25 @@ BOOST_AUTO_TEST_CASE(waits_leave_power_to_kernels) {
   const double waits = 0.2;
   const double load = (1 - waits * kPowerOfWaits) / (1 - waits) - kPowerWithoutLoad;
   BOOST_TEST(
-      at_step_clock(gpu, waits).sm.clock_mhz == 0.5 * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
+      at_step_clock(gpu, {waits}).sm.clock_mhz == 0.5 * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
       boost::test_tools::tolerance(kExact));
   // Without a step clock below the clock of the datasheet, there is nothing to gain.
   gpu.sm.step_clock_ratio = 1;
-  BOOST_TEST(at_step_clock(gpu, waits).sm.clock_mhz == gpu.sm.clock_mhz);
+  BOOST_TEST(at_step_clock(gpu, {waits}).sm.clock_mhz == gpu.sm.clock_mhz);
+}
+
+BOOST_AUTO_TEST_CASE(transfers_beside_products_take_power_from_them) {
+  GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
+  const double beside = 0.3;
+  for (const double limit : {1.0, 0.7}) {
+    gpu.sm.power_limit_w = limit * gpu.sm.power_w;
+    const double load = limit - beside * kPowerOfTransfers - kPowerWithoutLoad;
+    BOOST_TEST(at_step_clock(gpu, {0, beside}).sm.clock_mhz ==
+                   gpu.sm.step_clock_ratio * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
+               boost::test_tools::tolerance(kExact));
+  }
+  const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");  // no clock of a step is known
+  BOOST_TEST(at_step_clock(a100, {0, beside}).sm.clock_mhz == a100.sm.clock_mhz);
 }
 
 BOOST_AUTO_TEST_CASE(waits_raise_the_clock_up_to_that_of_bursts) {
@@ -97,7 +111,7 @@ BOOST_AUTO_TEST_CASE(waits_raise_the_clock_up_to_that_of_bursts) {
     gpu.sm.power_limit_w = limit * gpu.sm.power_w;
     double before = at_step_clock(gpu).sm.clock_mhz;
     for (double waits = 0.05; waits < 1; waits += 0.05) {
-      const double clock = at_step_clock(gpu, waits).sm.clock_mhz;
+      const double clock = at_step_clock(gpu, {waits}).sm.clock_mhz;
       BOOST_TEST(clock >= before);
       before = clock;
     }
@@ -112,7 +126,7 @@ BOOST_AUTO_TEST_CASE(products_follow_the_clock_of_waits) {
     GpuDatasheet gpu = only_tensor_cores();
     gpu.sm.step_clock_ratio = 0.75;
     gpu.sm.sustained_efficiency_ratio = sustained;
-    const double faster = at_step_clock(gpu, 0.2).sm.clock_mhz / at_step_clock(gpu).sm.clock_mhz;
+    const double faster = at_step_clock(gpu, {0.2}).sm.clock_mhz / at_step_clock(gpu).sm.clock_mhz;
     BOOST_TEST(faster > 1.05);
     BOOST_TEST(steady_product(gpu) / steady_product(gpu, 0.2) == faster, boost::test_tools::tolerance(kExact));
   }

@@ -13,6 +13,9 @@
 // waits a share w of the time. Five series on three H100, with w of 0.1, 0.2 and 0.3, had 1.03, 1.08 and 1.13 times the
 // clock without waits (means); by the rule it is 1.04, 1.09 and 1.15. The clock of bursts, burst_efficiency_ratio, is
 // the most.
+//
+// Collectives beside products draw power, too: kPowerOfTransfers while they run. Where no clock of a step is known
+// (step_clock_ratio 1), nothing says that power is short, and the clock stays.
 #pragma once
 
 #include "gpu/datasheet.h"
@@ -24,13 +27,20 @@ constexpr double kLeastPowerLimit =
     0.25;  ///< the same; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100
 constexpr double kPowerOfWaits =
     0.38;  ///< the same; fits three of these series. An H100 draws 0.32 if thread blocks copy 370 GB/s, as rings do
+constexpr double kPowerOfTransfers =
+    0.11;  ///< the same; an H100 draws 223 W if 8 thread blocks copy 369 GB/s, and 147 W if they poll
+
+/// Collectives of layers, as shares of the time of kernels and waits.
+struct LayerTraffic {
+  double waits = 0;   ///< SMs wait for them
+  double beside = 0;  ///< they run beside products
+};
 
 /// The GPU as it runs in a whole training step: a lower clock, and with it the rates of tensor cores, L2 and operand
 /// feed. Matrix products get the lower of two rates: at this clock without a power limit of their own, and
 /// sustained_efficiency_ratio, to which a product alone throttles; with waits this rate grows as the clock does. Memory keeps
 /// its rate.
-/// @param waits  share of time in which SMs wait for collectives, below 1
-/// @pre power_limit_w, if set, is at least kLeastPowerLimit x power_w
-GpuDatasheet at_step_clock(GpuDatasheet gpu, double waits = 0);
+/// @pre waits are below 1; power_limit_w, if set, is at least kLeastPowerLimit x power_w
+GpuDatasheet at_step_clock(GpuDatasheet gpu, const LayerTraffic& traffic = {});
 
 }  // namespace railyard::gpu

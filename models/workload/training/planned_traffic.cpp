@@ -1,4 +1,4 @@
-#include "workload/training/planned_waits.h"
+#include "workload/training/planned_traffic.h"
 
 #include "collective/tuner.h"
 #include "workload/training/nccl_request.h"
@@ -29,21 +29,23 @@ std::array<collective::Site, transformer::kRankGroups> sites_of(const TrainingSp
 
 }  // namespace
 
-double planned_waits(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
-                     const transport::Fabric& fabric) {
+gpu::LayerTraffic planned_traffic(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
+                                  const transport::Fabric& fabric) {
   const auto sites = sites_of(spec, mesh, fabric);
-  double kernels_s = 0, waits_s = 0;
+  double kernels_s = 0, waits_s = 0, beside_s = 0;
   for (std::uint32_t stage = 0; stage < plans.stages(); ++stage)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward}) {
       const SlotPlan& plan = plans.plan(kind, stage);
       kernels_s += plan.kernels_s;
       for (const SlotStep& step : plan.steps) {
-        const bool waits = step.kernels == nullptr && step.coupled == nullptr && !step.beside_next;
         const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
-        if (waits && site.ranks > 1) waits_s += collective::planned_s(site, step.operation, step.bytes);
+        if (step.kernels != nullptr || site.ranks == 1) continue;
+        const bool beside = step.coupled != nullptr || step.beside_next;
+        (beside ? beside_s : waits_s) += collective::planned_s(site, step.operation, step.bytes);
       }
     }
-  return waits_s / (kernels_s + waits_s);
+  const double all_s = kernels_s + waits_s;
+  return {waits_s / all_s, beside_s / all_s};
 }
 
 }  // namespace railyard::workload::training
