@@ -4,7 +4,8 @@ Rules, by column:
   model, precision  a configuration under scenarios/models; KV in bf16
   system            a board with NVSwitches where the GPU has them, else a PCIe box. Each group has as many GPUs as ranks need
   tp                ranks of each group; "8+8" is a prefill and a decode server, as is `mode` disaggregated
-  framework         all are served by the one host preset; its constants are vLLM's
+  framework         all are served by the one host preset; its constants are vLLM's. Collectives and attention are the engine's own;
+                    NIM's engine is TensorRT-LLM
   concurrency       requests that are open at a time
   metric TTFT       one prompt of input_len tokens, in chunks of at most 8192 tokens (vLLM's and TensorRT-LLM's budget), or 2048
                     where the framework says a smaller one. An aggregated server has no handoff: it leaves at the end, behind the
@@ -27,6 +28,7 @@ from .served_models import model_of, number
 TITLE = "Whole servers at low concurrency: TTFT and TPOT"
 TABLES = ("servers.csv",)
 PRECISIONS = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8"}
+LIBRARIES = ((r"vLLM", "vllm"), (r"SGLang", "sglang"), (r"TensorRT-LLM|NIM", "trtllm"))
 CHUNK_TOKENS = 8192
 DECODED_ALONE = 8
 MOST_CONCURRENT = 16
@@ -65,18 +67,21 @@ def map_row(row: Row, preset: str) -> Experiment:
     if tokens > MOST_CONTEXT:
         raise Unmapped(f"{tokens} tokens of context")
     requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
+    engine = re.match(r"[A-Za-z-]+", row["framework"])[0]
+    library = next((library for pattern, library in LIBRARIES if re.match(pattern, engine)), None)
+    if library is None:
+        raise Unmapped(f"no datasheet for engine '{engine}'")
     group = {"servers": 1, "gpu": gpu.name}
     steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
     scenario = {
         "model": model | {"kv_dtype": "bf16"},
         "machine": {"groups": {"prefill": group, "decode": group}},
         "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
-                     "memory_limit_ratio": 1.0, "host": {"preset": preset},
+                     "memory_limit_ratio": 1.0, "library": library, "host": {"preset": preset},
                      "prefill": {"tp": tp, "pp": 1}, "decode": {"steps": steps, "max_batch": concurrent}},
     }
     aggregated = "+" not in row["tp"]
     read = ttft if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
-    engine = re.match(r"[A-Za-z-]+", row["framework"])[0]
     return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
                       size_class=f"TP{tp}")
 

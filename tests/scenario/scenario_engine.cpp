@@ -111,5 +111,10 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
   BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm"}) == "trtllm");
   BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm", "workload.scheduler.library=./mine.yaml"}) == "mine");
 
-  BOOST_TEST(scratch.load(small_scenario()).spec<workload::inference::PrefillSpec>().engine.name == "vllm");
+  const auto of_groups = [&](const std::vector<std::string>& sets) {
+    return scratch.load(small_scenario(), sets).spec<workload::inference::PrefillSpec>().engine.name;
+  };
+  BOOST_TEST(of_groups({}) == "vllm");
+  BOOST_TEST(of_groups({"workload.library=trtllm"}) == "trtllm");
+  BOOST_TEST(of_groups({"workload.library=./mine.yaml"}) == "mine");
 }

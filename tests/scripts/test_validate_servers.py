@@ -32,6 +32,8 @@ def test_a_row_becomes_two_groups_of_its_gpus():
     assert workload["requests"] == {"count": 4, "prompt_tokens": 1024 + 4096}  # in the middle of the answer
     assert workload["decode"] == {"steps": 64 + 4 * 5120 // 256, "max_batch": 4}
     assert mapped("servers_no_host").scenario["workload"]["host"] == {"preset": "none"}
+    libraries = [mapped(framework=name).scenario["workload"]["library"] for name in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 0.9.0")]
+    assert libraries == ["vllm", "sglang", "trtllm", "trtllm"]
 
 
 def test_a_first_token_is_one_request_without_decode():
@@ -45,6 +47,7 @@ def test_a_first_token_is_one_request_without_decode():
     ({"metric": "tokens/s"}, "neither TTFT nor TPOT"),
     ({"model": "Falcon-180B"}, "no configuration of model"),
     ({"precision": "fp4"}, "is none of"),
+    ({"framework": "LMDeploy"}, "no datasheet for engine 'LMDeploy'"),
     ({"tp": "4+8"}, "two sizes"),
     ({"input_len": ""}, "has no input_len"),
 ])

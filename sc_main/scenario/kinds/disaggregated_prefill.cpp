@@ -17,6 +17,7 @@ namespace {
 struct PrefillSection : PrefillSpec {
   RequestsSection written_requests;
   PlacementSection placement;
+  std::string library = "vllm";
   HostSection written_host;
   MappingSection prefill_mapping, decode_mapping;
   std::optional<std::uint32_t> steps;  ///< nullopt: steps of the trace, or the default without a trace
@@ -51,6 +52,9 @@ Record<PrefillSection> prefill_record() {
   r.choice(
       "pp_send", &PrefillSection::pp_send, {"shard", "full"},
       "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole activation");
+  r.add("library", &PrefillSection::library,
+        "serving engine of both groups: datasheet of its collectives and attention kernels, shipped or a file")
+      .is_path(Field::Path::unless_name);
   r.nested("host", &PrefillSection::written_host, host_record(), "host software of the serving engine of each group");
   r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
           "how the model is split over the prefill group")
@@ -73,7 +77,7 @@ PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
                                 machine, source);
   spec.requests = resolve_requests(written.written_requests, written.steps, source);
   spec.host = resolve_host(written.written_host);
-  spec.engine = load_engine({"vllm", "workload", place_of(source.root, "workload")});
+  spec.engine = load_engine({written.library, "workload.library", place_of(source.root, "workload.library")});
   for (Mapping* mapping : {&spec.prefill, &spec.decode})
     mapping->profile = load_profile(compute, model, mapping->tp, source);
   return spec;

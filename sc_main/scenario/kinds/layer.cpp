@@ -53,7 +53,8 @@ Record<LayerSection> layer_record() {
   r.add("reduce_beside_wgrad", &Section::reduce_beside_wgrad,
         "training: sums of input gradients run beside the products for weight gradients (Megatron-LM)");
   r.group("precision", precision_record(&Section::precision), "training: number format of products");
-  r.add("library", &Section::written_library, "library of the collectives, as for kind: collective")
+  r.add("library", &Section::written_library,
+        "library of the collectives, as for kind: collective; prefill, decode: also of attention")
       .is_path(Field::Path::unless_name)
       .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
   return r;
