@@ -32,7 +32,9 @@ Value kernel_arithmetic(const gpu::GpuDatasheet& gpu, const KernelTime& time) {
   e["l2_s"] = time.l2_seconds;
   e["hbm_s"] = time.hbm_seconds;
   e["overlap_exponent"] = time.overlap_exponent;
-  e["body_s"] = time.seconds - time.fixed_seconds - time.after_seconds;
+  const double starts = time.ctas == 0 ? 0.0 : time.starts_seconds_on(all);
+  e["body_s"] = time.seconds - time.fixed_seconds - starts - time.after_seconds;
+  e["starts_s"] = starts;
   e["fixed_s"] = time.fixed_seconds;
   e["after_s"] = time.after_seconds;
   e["time_s"] = time.seconds;
@@ -69,8 +71,12 @@ std::string kernel_arithmetic_text(const Value& e) {
   text += fmt::format("  body           {:>14}   {}\n", microseconds(e["body_s"]),
                       p == 0 ? "the longest of the three, which run beside each other"
                              : fmt::format("the three together: p-norm, p = {:g}", p));
+  if (e["starts_s"].real() > 0)
+    text +=
+        fmt::format("  starts         {:>14}   of CTAs, for each round over the SMs\n", microseconds(e["starts_s"]));
   text += fmt::format("  fixed          {:>14}   launch, prologue and pipeline fill\n", microseconds(e["fixed_s"]));
-  text += fmt::format("  after          {:>14}   reduction of a split K\n", microseconds(e["after_s"]));
+  text +=
+      fmt::format("  after          {:>14}   parts of a split K or context are joined\n", microseconds(e["after_s"]));
   const double seconds = e["time_s"].real();
   text += fmt::format("  time           {:>14}   {:.2f} TFLOP/s, {:.1f} GB/s of HBM; limited by {}\n",
                       microseconds(e["time_s"]), e["flops"].real() / seconds * 1e-12,

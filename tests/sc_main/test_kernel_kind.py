@@ -43,14 +43,18 @@ def test_table_and_file(tmp_path):
     assert len(jobs) == 70 and all(job["kind"] == "test" for job in jobs.values())
 
 
-def test_explained_parts_make_the_time(tmp_path):
-    found = timed(tmp_path / "out", GEMM)
-    numbers = json.loads(succeed("plx_box", SCENARIO, "--explain", "--json", "--set", GEMM).stdout)
+DECODE = "workload.kernels=[{op: attention_decode, batch: 256, heads: 8, head_dim: 128, context_tokens: 127}]"
+
+
+@pytest.mark.parametrize("kernels", [GEMM, DECODE])
+def test_explained_parts_make_the_time(kernels, tmp_path):
+    found = timed(tmp_path / "out", kernels)
+    numbers = json.loads(succeed("plx_box", SCENARIO, "--explain", "--json", "--set", kernels).stdout)
     for row, one in zip(found, numbers["arithmetic"], strict=True):
         p = one["overlap_exponent"]
         parts = [one["cta_s"], one["l2_s"], one["hbm_s"]]
         body = sum(part**p for part in parts) ** (1 / p) if p else max(parts)
-        assert one["fixed_s"] + body + one["after_s"] == pytest.approx(float(row["time_us"]) * 1e-6, rel=1e-6)
+        assert one["fixed_s"] + body + one["starts_s"] + one["after_s"] == pytest.approx(float(row["time_us"]) * 1e-6, rel=1e-6)
         assert one["limit"] == row["limit"] and one["ctas"] == int(row["ctas"]) and one["flops"] == float(row["flops"])
     text = succeed("plx_box", SCENARIO, "--explain").stdout
     assert "(the first of 35 kernels)" in text and text.count("limited by") == 2

@@ -44,7 +44,7 @@ struct KernelShare {
 struct KernelTime {
   double seconds = 0;        ///< with the whole GPU, in a CUDA graph, from the end of the previous kernel in the stream
   double fixed_seconds = 0;  ///< part of `seconds` in which no resource works: launch, prologue, pipeline fill
-  double after_seconds = 0;  ///< part of `seconds` after the body: the reduction of a split K
+  double after_seconds = 0;  ///< part of `seconds` after the body: parts of a split K or context are joined
   KernelLimit limit = KernelLimit::launch;
   std::uint64_t ctas = 0;                             ///< thread blocks (output tiles x splits)
   std::uint32_t waves = 0;                            ///< rounds of thread blocks over the SMs

@@ -1,7 +1,7 @@
 // The collectives of a rank's layers, as shares of a step's slots: those for which its SMs wait, and those beside which a
 // product runs. They are planned before the run, because the clock of the kernels depends on them
-// (gpu/kernels/step_clock.h): each collective takes what NCCL expects. Bubbles, transfers between stages and the end of a step do not count. They last
-// longer than the tenths of a second over which a GPU keeps its power limit.
+// (gpu/kernels/step_clock.h): each collective takes what NCCL expects. Bubbles, transfers between stages and the end of
+// a step do not count. They last longer than the tenths of a second over which a GPU keeps its power limit.
 #pragma once
 
 #include "gpu/kernels/step_clock.h"

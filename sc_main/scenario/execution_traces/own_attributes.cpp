@@ -76,6 +76,7 @@ void visit_kernel(Kernel& k, Visit&& number) {
   number(k.l2_bytes);
   number(k.longest_cta_seconds);
   number(k.sm_seconds);
+  number(k.cta_start_seconds);
   number(k.tail_ratio);
   number(k.ctas_per_sm);
   number(k.cta.threads);
