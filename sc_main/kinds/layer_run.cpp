@@ -63,14 +63,13 @@ gpu::GpuDatasheet LayerRun::checked_gpu() const {
   std::vector<gpu::Gpu*> gpus;
   for (const GpuId id : gpus_) gpus.push_back(&machine_.gpu(id));
   const collective::Site site = collective::site_of(gpus, collective::group_of(gpus), fabric_);
-  double kernels_s = 0, waits_s = 0, beside_s = 0;
+  gpu::LayerTime time;
   for (const LayerStep& step : workload::layer::plan_layer(scenario_.model, spec(), timer)) {
-    kernels_s += step.kernel.seconds;
+    time.kernels_s += step.kernel.seconds;
     if (step.is_collective)
-      (step.beside > 0 ? beside_s : waits_s) += collective::planned_s(site, step.operation, step.bytes);
+      (step.beside > 0 ? time.beside_s : time.waits_s) += collective::planned_s(site, step.operation, step.bytes);
   }
-  const double all_s = kernels_s + waits_s;
-  return gpu::at_step_clock(group().gpu, {waits_s / all_s, beside_s / all_s});
+  return gpu::at_step_clock(group().gpu, time.traffic());
 }
 
 std::uint64_t LayerRun::expected_jobs() const { return layer_->steps().size() * spec().tp; }

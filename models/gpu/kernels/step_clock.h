@@ -36,6 +36,19 @@ struct LayerTraffic {
   double beside = 0;  ///< they run beside products
 };
 
+/// What a rank does in its layers, summed.
+struct LayerTime {
+  double kernels_s = 0;
+  double waits_s = 0;   ///< collectives for which the SMs wait
+  double beside_s = 0;  ///< collectives beside products
+
+  /// @pre there are kernels or waits
+  LayerTraffic traffic() const {
+    const double all_s = kernels_s + waits_s;
+    return {waits_s / all_s, beside_s / all_s};
+  }
+};
+
 /// The GPU as it runs in a whole training step: a lower clock, and with it the rates of tensor cores, L2 and operand
 /// feed. Matrix products get the lower of two rates: at this clock without a power limit of their own, and
 /// sustained_efficiency_ratio, to which a product alone throttles; with waits this rate grows as the clock does. Memory keeps

@@ -32,20 +32,19 @@ std::array<collective::Site, transformer::kRankGroups> sites_of(const TrainingSp
 gpu::LayerTraffic planned_traffic(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
                                   const transport::Fabric& fabric) {
   const auto sites = sites_of(spec, mesh, fabric);
-  double kernels_s = 0, waits_s = 0, beside_s = 0;
+  gpu::LayerTime time;
   for (std::uint32_t stage = 0; stage < plans.stages(); ++stage)
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward}) {
       const SlotPlan& plan = plans.plan(kind, stage);
-      kernels_s += plan.kernels_s;
+      time.kernels_s += plan.kernels_s;
       for (const SlotStep& step : plan.steps) {
         const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
         if (step.kernels != nullptr || site.ranks == 1) continue;
         const bool beside = step.coupled != nullptr || step.beside_next;
-        (beside ? beside_s : waits_s) += collective::planned_s(site, step.operation, step.bytes);
+        (beside ? time.beside_s : time.waits_s) += collective::planned_s(site, step.operation, step.bytes);
       }
     }
-  const double all_s = kernels_s + waits_s;
-  return {waits_s / all_s, beside_s / all_s};
+  return time.traffic();
 }
 
 }  // namespace railyard::workload::training
