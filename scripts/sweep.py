@@ -145,7 +145,7 @@ def sweep_all(options: argparse.Namespace) -> int:
     with store.held():
         runner.remove_abandoned(store.points)
         if options.retry_failed:
-            store.forget_failed()
+            store.forget_failed(job.id for job in jobs)
         ranking = Ranking(sweep)
         interrupted = False
         try:

@@ -20,7 +20,7 @@ import os
 import pathlib
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import run_files
@@ -90,10 +90,11 @@ class Store:
         """Ids of the points with a result or an error."""
         return {entry.name for entry in os.scandir(self.points) if not entry.name.startswith(".")}
 
-    def forget_failed(self) -> None:
-        """Forgets failed points, so that they run again."""
-        for error in self.points.glob(f"[!.]*/{runner.ERROR_FILE}"):
-            shutil.rmtree(error.parent)
+    def forget_failed(self, identifiers: Iterable[str]) -> None:
+        """Forgets which of these points failed, so that they run again."""
+        for identifier in identifiers:
+            if (self.points / identifier / runner.ERROR_FILE).exists():
+                shutil.rmtree(self.points / identifier)
 
     def keep_executables(self, executables: pathlib.Path, platforms: list[str]) -> pathlib.Path:
         """Copies the executables. @return the directory of the copies"""

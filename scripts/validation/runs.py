@@ -44,9 +44,9 @@ def run(points: Sequence[runner.Point], directory: pathlib.Path, executables: pa
     complete = True
     with store.held():
         runner.remove_abandoned(store.points)
-        if retry_failed:
-            store.forget_failed()
         ids = {point.name: identity_of_run(point, executables) for point in points if os.access(executables / point.platform, os.X_OK)}
+        if retry_failed:
+            store.forget_failed(ids.values())
         for point in points:
             if point.name not in ids:
                 results[point.name] = runner.Result(point, None, None, f"{executables / point.platform}: no such executable")

@@ -205,6 +205,18 @@ def test_rows_that_take_too_long_are_skipped(tmp_path, binaries):
     assert reasons["right"] == "longer than the limit of wall time, 1 s" and reasons["refused"].startswith("the run failed")
 
 
+def test_only_the_rows_of_a_call_are_tried_again(tmp_path, binaries):
+    table, out = write_table(tmp_path / "table.csv", records()[0], records()[3]), tmp_path / "out"
+    (binaries / "dgx_h100").write_text(EXECUTABLE.replace("import json", "import sys; sys.exit('no')\nimport json"))
+    call = ("--rows", table, "--out", out, "--bin", binaries)
+    assert validate(*call).returncode == 0
+    failed = {error.parent: error.stat().st_mtime_ns for error in out.glob("points/*/error.txt")}
+    assert len(failed) > 1
+    assert validate(*call, "--retry-failed", "--only", "*/broadcast*").returncode == 0
+    again = {error.parent: error.stat().st_mtime_ns for error in out.glob("points/*/error.txt")}
+    assert sum(again[folder] == when for folder, when in failed.items()) == len(failed) - 1
+
+
 def test_an_interrupted_validation_keeps_rows_and_goes_on(tmp_path, binaries):
     slow, table, out = tmp_path / "slow", write_table(tmp_path / "table.csv", *records()[:1], COLLECTIVE | {"id": "two", "n_gpus": "4"}), tmp_path / "out"
     wait = f"while any(name[0] != '.' for name in os.listdir('..')) and os.path.exists({str(slow)!r}): time.sleep(0.05)\n"
