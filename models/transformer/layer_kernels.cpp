@@ -146,7 +146,7 @@ Segment LayerTimer::dropout(LayerPart part, std::uint64_t tokens) {
   Segment segment;
   if (!form().dropout) return segment;
   // Embeddings have no residual to read.
-  const bool has_residual = part != LayerPart::embedding, reads_residual = has_residual && form().fused.residual;
+  const bool has_residual = part != LayerPart::embedding, reads_residual = has_residual && form().fused.dropout;
   const double numbers = reads_residual ? 3 : 2, elements = static_cast<double>(tokens) * model_.hidden;
   segment.add("dropout", timer_.memory_bound(elements * (numbers * element_bytes_ + kMaskBytes)));
   if (has_residual && !reads_residual) add_residual_operator(segment, elements);

@@ -266,6 +266,7 @@ class LayerTimer {
   void add_rotary_operators(Segment& segment, std::uint64_t tokens, bool backward = false);
   void add_gate_operators(Segment& segment, double elements, bool backward = false);
   void add_residual_operator(Segment& segment, double elements, bool backward = false);
+  void add_softmax_operators(Segment& segment, double scores, bool backward = false);
   /// Of an MLP whose input to the second matrix has this width.
   void add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width);
   bool has_gate_operators() const { return model_.gated_mlp && !form().fused.activation; }

@@ -86,17 +86,20 @@ Segment LayerTimer::dropout_backward(LayerPart part, std::uint64_t tokens, Direc
 
 Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
   Segment segment;
-  // Reads the gradients of output and residual, and the input; writes the gradient of input and residual.
-  constexpr double kTensors = 4, kTensorsOfNorm = 3;
+  // A norm reads the gradient of its output, and its input, and writes the gradient of its input. This one is added to
+  // that of the residual stream, which begins after the embedding and ends before the head.
+  constexpr double kTensors = 3, kResidual = 1;
   const double elements = static_cast<double>(tokens) * model_.hidden;
   const FusedKernels& fused = form().fused;
+  const bool has_residual = part == LayerPart::attention || part == LayerPart::mlp;
+  const bool adds = has_residual && fused.norm && fused.residual;
   for (std::uint32_t i = 0; i < norms(part); ++i) {
     if (fused.norm) {
-      add_elementwise(segment, "rmsnorm_dgrad", (fused.residual ? kTensors : kTensorsOfNorm) * elements);
+      add_elementwise(segment, "rmsnorm_dgrad", (kTensors + (adds ? kResidual : 0)) * elements);
     } else {
       add_norm_operators(segment, elements, true);
     }
-    if (!fused.norm || !fused.residual) add_residual_operator(segment, elements, true);
+    if (has_residual && !adds) add_residual_operator(segment, elements, true);
   }
   return segment;
 }

@@ -8,6 +8,8 @@
 //   rotary     to fp32, complex product, to 16 bits; backward the same
 //   SiLU       activation, product; backward two products and the activation
 //   residual   sum; backward the sum of two gradients
+//   softmax    of Megatron-LM (FusedScaleMaskSoftmax): to fp32, scale, mask, softmax, to 16 bits; backward to fp32,
+//              softmax, copy and mask, scale, to 16 bits. Masks are shared by all heads and left out
 #include "transformer/layer_kernels.h"
 
 namespace railyard::transformer {
@@ -28,6 +30,8 @@ constexpr std::array<Operator, 3> kRotary{{{1, 1}, {0, 2}, {1, 1}}};
 constexpr std::array<Operator, 2> kGate{{{2, 0}, {3, 0}}};
 constexpr std::array<Operator, 3> kGateBackward{{{3, 0}, {3, 0}, {3, 0}}};
 constexpr std::array<Operator, 1> kResidual{{{3, 0}}};
+constexpr std::array<Operator, 5> kSoftmax{{{1, 1}, {0, 2}, {0, 2}, {0, 2}, {1, 1}}};
+constexpr std::array<Operator, 6> kSoftmaxBackward{{{1, 1}, {0, 3}, {0, 2}, {0, 2}, {0, 2}, {1, 1}}};
 
 template <std::size_t Count>
 void add_operators(Segment& segment, const gpu::KernelTimer& timer, const char* name,
@@ -56,6 +60,11 @@ void LayerTimer::add_gate_operators(Segment& segment, double elements, bool back
 
 void LayerTimer::add_residual_operator(Segment& segment, double elements, bool backward) {
   add_operators(segment, timer_, backward ? "residual_dgrad" : "residual", kResidual, elements, element_bytes_);
+}
+
+void LayerTimer::add_softmax_operators(Segment& segment, double scores, bool backward) {
+  backward ? add_operators(segment, timer_, "softmax_operator_dgrad", kSoftmaxBackward, scores, element_bytes_)
+           : add_operators(segment, timer_, "softmax_operator", kSoftmax, scores, element_bytes_);
 }
 
 }  // namespace railyard::transformer

@@ -29,6 +29,13 @@ enum class AttentionForm : std::uint8_t {
 constexpr std::array<const char*, 2> kAttentionFormNames{"flash", "unfused"};
 constexpr const char* name_of(AttentionForm form) { return kAttentionFormNames[static_cast<std::size_t>(form)]; }
 
+/// Whether scale, mask and softmax of unfused attention are one kernel, or operators of PyTorch (Megatron-LM v2.5,
+/// megatron/model/fused_softmax.py: custom_kernel_constraint).
+/// @param products  a rank's query heads of all sequences of a pass
+constexpr bool softmax_is_fused(std::uint64_t products, std::uint64_t queries, std::uint64_t keys) {
+  return keys > 16 && keys <= 2048 && queries % 4 == 0 && products % 4 == 0;
+}
+
 /// Where a whole backward pass sums the gradient of the input of a part's first projection over the ranks.
 enum class InputReduce : std::uint8_t {
   after_wgrad,
@@ -47,7 +54,8 @@ constexpr std::array<const char*, 3> kGradientSumNames{"product", "kernel", "aft
 /// What is one kernel, where eager PyTorch has one for each of its operators (layer_kernels_operators.cpp).
 struct FusedKernels {
   bool activation = true;  ///< activation of a gated MLP and its product
-  bool residual = true;    ///< sum with the residual stream, and dropout or norm
+  bool dropout = true;     ///< bias, dropout and sum with the residual stream
+  bool residual = true;    ///< sum with the residual stream and the norm after it; backward sum of gradients and the norm
   bool norm = true;        ///< RMSNorm
   bool rotary = true;      ///< rotary embedding of queries and keys
   /// Products with the matrices of queries, keys and values, and of gate and up. Otherwise each matrix has products of

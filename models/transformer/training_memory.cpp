@@ -142,7 +142,10 @@ class Tensors {
       return;
     }
     const std::uint64_t rows = tokens() * heads, keys = batch_.sequence_tokens;
-    add("attention.softmax", rows, keys);
+    const bool fused = softmax_is_fused(batch_.sequences * heads, batch_.sequence_tokens, keys);
+    // The operator keeps its result before the cast to 16 bits; the product with V keeps the cast one.
+    if (!fused) add_bytes("attention.softmax_operator", rows * keys * kFp32Bytes);
+    if (fused || !form_.dropout) add("attention.softmax", rows, keys);
     if (!form_.dropout) return;
     add_mask("attention.softmax_dropout_mask", rows * keys);
     add("attention.softmax_dropout", rows, keys);

@@ -27,7 +27,7 @@ def map_row(row: Row) -> Experiment:
     platform, machine = machine_of(row, tp)
     model, files = shape_of(row, seq, tp).section("fp16")
     workload = {"kind": "layer", "phase": "training", "tp": tp, "batch": number(row, "mbs"), "tokens": seq, "attention": "unfused", "dropout": True,
-                "recompute": recompute_printed(row), "reduce_beside_wgrad": True}
+                "recompute": recompute_printed(row), "residual_norm_fused": False, "reduce_beside_wgrad": True}
     workload |= {"sequence_parallel": True, "keep_gathered": False} if re.search("sequence parallel", row["extra"]) else {}
     scenario = {"model": model, "machine": machine, "workload": workload}
     return Experiment(row["metric"].replace("_", " "), platform, scenario, None, lambda result: part_s(table_of(result, "layer.csv"), row["metric"]),

@@ -88,7 +88,7 @@ def test_backward_is_twice_forward(sequence_parallel, tmp_path):
 
 
 def test_recompute_repeats_forward_steps(tmp_path):
-    unfused = ("workload.attention=unfused", "workload.dropout=true")
+    unfused = ("workload.attention=unfused", "workload.dropout=true", "workload.tokens=2048")
     found = {form: steps(tmp_path / form, "training", f"workload.recompute={form}", *unfused) for form in ["none", "selective", "full"]}
     forward = [step for step in found["none"] if step["name"].startswith("forward.")]
     again = {form: [step for step in written if step["name"].startswith("recompute.")] for form, written in found.items()}
@@ -96,7 +96,7 @@ def test_recompute_repeats_forward_steps(tmp_path):
     assert [kernel(step) for step in again["selective"]] == ["scores", "softmax", "softmax_dropout", "values"]
     assert [kernel(step) for step in again["full"]] == [kernel(step) for step in forward]
     # Scores of all keys, for the query heads of this rank.
-    assert [float(step["flops"]) for step in again["selective"]] == [2 * 8192**2 * D * A / 8, 0, 0, 2 * 8192**2 * D * A / 8]
+    assert [float(step["flops"]) for step in again["selective"]] == [2 * 2048**2 * D * A / 8, 0, 0, 2 * 2048**2 * D * A / 8]
 
 
 def test_collectives_are_those_of_the_collective_kind(tmp_path):
@@ -140,6 +140,7 @@ def test_looking_and_repeating(phase, tmp_path):
     ("training", "workload.context_tokens=5", "workload.context_tokens: is not accepted with phase: training"),
     ("prefill", "workload.dropout=true", "workload.dropout: is not accepted with phase: prefill"),
     ("prefill", "workload.reduce_beside_wgrad=true", "workload.reduce_beside_wgrad: is not accepted with phase: prefill"),
+    ("prefill", "workload.residual_norm_fused=false", "workload.residual_norm_fused: is not accepted with phase: prefill"),
     ("decode", "workload.recompute=full", "workload.recompute: is not accepted with phase: decode"),
     ("training", "workload.attention=flush", "unknown value 'flush'; accepted: flash, unfused (did you mean 'flash'?)"),
     ("prefill", "workload.tp=3", "workload.tp: 3 does not divide the 64 attention heads"),

@@ -11,7 +11,8 @@ SHEET = (ROOT / "platforms" / "datasheets" / "software" / "megatron_core.yaml").
 WORKLOAD = {"kind": "training", "seq_tokens": 2048, "global_batch": 8, "tp": 2, "pp": 2, "dp": 2, "zero_stage": 1}
 # Key, another value, other keys of the datasheet with which it counts, keys of the workload with which it counts
 KEYS = [
-    ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {}, {}),
+    ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {"dropout": "true"}, {}),
+    ("residual_norm_fused", None, {}, {}),
     ("norm_fused", "false", {}, {}), ("rotary_fused", "false", {}, {}), ("projections_fused", "false", {}, {}),
     ("sequence_first", "false", {}, {"sequence_parallel": True}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}),
     ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),

@@ -54,6 +54,27 @@ BOOST_AUTO_TEST_CASE(a_gpt_layer_keeps_the_bytes_of_table_2) {
   }
 }
 
+// Operators of PyTorch in place of Megatron-LM's softmax kernel keep its result in fp32. Without dropout, the product with
+// the values keeps it in 16 bits, too; with dropout it keeps what that leaves.
+BOOST_AUTO_TEST_CASE(softmax_operators_keep_scores_in_fp32) {
+  const ModelShape model = gpt_22b();
+  for (const bool dropout : {false, true}) {
+    TrainingForm form = korthikanti(Recompute::none);
+    form.dropout = dropout;
+    const auto scores = [&](Bytes sequences) {
+      return sum_of(kept_by_layer(model, 0, {sequences, 2048}, {32, false}, form)) -
+             sum_of(kept_by_layer(model, 0, {sequences, 2048}, {32, false}, [&] {
+               TrainingForm selective = form;
+               selective.recompute = Recompute::selective;
+               return selective;
+             }()));
+    };
+    const Bytes numbers = 2 * 2048 * 2048;  // of two heads
+    BOOST_TEST(scores(2) == 2 * (dropout ? 5 : 2) * numbers);
+    BOOST_TEST(scores(1) == (dropout ? 7 : 6) * numbers);
+  }
+}
+
 // A kept gathered input has all tokens on every rank: 2sbh instead of 2sbh / t, twice a layer and once in the head.
 BOOST_AUTO_TEST_CASE(kept_gathered_inputs_have_all_tokens) {
   const ModelShape model = gpt_22b();
@@ -100,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_llama_layer_keeps_less_for_grouped_heads_and_flash) {
   BOOST_TEST(sum_of(tensors) - sum_of(kept_by_layer(model, 0, {1, 8192}, {2, true}, selective)) == 4 * n * a / 2);
   // Operators of eager PyTorch also keep the activated gate, and both norms in fp32.
   TrainingForm eager;
-  eager.fused = {false, false, false, false};
+  eager.fused = {false, false, false, false, false};
   BOOST_TEST(sum_of(kept_by_layer(model, 0, {1, 8192}, {2, true}, eager)) - sum_of(tensors) ==
              2 * n * f / 2 + 2 * 4 * n * h / 2);
 }

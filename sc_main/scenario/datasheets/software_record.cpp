@@ -26,7 +26,10 @@ Record<Software> software_record() {
   r.add("bias_activation_fused", fused(&transformer::FusedKernels::activation),
         "bias, activation and product of a gated MLP are one kernel")
       .required();
-  r.add("bias_dropout_fused", fused(&transformer::FusedKernels::residual), "bias, dropout and residual are one kernel")
+  r.add("bias_dropout_fused", fused(&transformer::FusedKernels::dropout), "bias, dropout and residual are one kernel")
+      .required();
+  r.add("residual_norm_fused", fused(&transformer::FusedKernels::residual),
+        "the residual's sum and the norm after it are one kernel; backward sum of gradients and norm")
       .required();
   r.add("norm_fused", fused(&transformer::FusedKernels::norm), "a norm is one kernel").required();
   r.add("rotary_fused", fused(&transformer::FusedKernels::rotary), "rotary embedding is one kernel").required();

@@ -47,6 +47,9 @@ Record<LayerSection> layer_record() {
   r.choice(
       "recompute", within(&Section::form, &TrainingForm::recompute), words_of(transformer::kRecomputeNames),
       "training: what the backward pass runs again; selective: attention between its projections; full: the layer");
+  r.add("residual_norm_fused",
+        within(&Section::form, within(&TrainingForm::fused, &transformer::FusedKernels::residual)),
+        "training: the residual's sum and the norm after it are one kernel; backward sum of gradients and norm");
   r.add("keep_gathered", within(&Section::form, &TrainingForm::keep_gathered),
         "training with sequence_parallel: gathered inputs of column-parallel products are kept for backward; otherwise "
         "gathered again, beside the product before");
@@ -78,7 +81,8 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::training)
     refuse_with_phase("context_tokens");
   else
-    for (const char* key : {"attention", "dropout", "recompute", "keep_gathered", "reduce_beside_wgrad", "precision"})
+    for (const char* key : {"attention", "dropout", "recompute", "residual_norm_fused", "keep_gathered", "reduce_beside_wgrad",
+                            "precision"})
       refuse_with_phase(key);
 
   LayerSpec spec = written;
