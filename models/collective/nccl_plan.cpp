@@ -278,9 +278,10 @@ double planned_s(const Site& site, Operation operation, Bytes bytes) {
     return time_us(site, operation, bytes, plan.algorithm, plan.protocol) * 1e-6;
   }
   const NcclLinks links = links_of(site);
-  const double peer = static_cast<double>(bytes) / site.ranks;
+  const double nic = links.nic * links.nics / links.gpus, all = static_cast<double>(bytes), peer = all / site.ranks;
+  if (operation == Operation::send_recv) return all / (site.servers > 1 ? nic : links.gpu) * 1e-9;
   const double inside = peer * (links.gpus - 1) / links.gpu;
-  const double across = site.servers > 1 ? peer * (site.ranks - links.gpus) / (links.nic * links.nics / links.gpus) : 0;
+  const double across = site.servers > 1 ? peer * (site.ranks - links.gpus) / nic : 0;
   return std::max(inside, across) * 1e-9;
 }
 

@@ -64,7 +64,8 @@ std::uint32_t nccl_channels(const Site& site);
 NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::optional<Algorithm> algorithm,
                    std::optional<Protocol> protocol);
 
-/// What NCCL expects a collective of its choice to take. An all-to-all takes what the links of a member need.
+/// What NCCL expects a collective of its choice to take. An all-to-all, or a transfer
+/// of each member to the next one, takes what the links of a member need.
 double planned_s(const Site& site, Operation operation, Bytes bytes);
 
 /// Everything for Collective::prepare().

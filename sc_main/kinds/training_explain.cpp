@@ -93,7 +93,7 @@ Value TrainingRun::sent_by_group() const {
     for (std::uint32_t p = 0; p < spec().pp(); ++p)
       for (const Slot& slot : schedule_.slots[p])
         if (destination_of(slot, schedule_) != workload::training::kNoStage)
-          bytes[p] += static_cast<double>(step_->activation_bytes());
+          bytes[p] += static_cast<double>(pipeline_bytes(scenario_.model, spec()));
     add("pp", spec().pp(), "micro-batches x (activations to the next stage + their gradients to the stage before)",
         bytes);
   }
@@ -225,7 +225,7 @@ std::string TrainingRun::explain_text(const Value& e) const {
   for (const Value& group : e["sent"].items())
     text += fmt::format("  {} of {} ranks: {:.3f} GB = {}\n", group["group"].text(), group["ranks"].integer(),
                         group["bytes_per_rank"].real() * 1e-9, group["formula"].text());
-  return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times()));
+  return text + "\n" + gantt_of(schedule_, run_schedule(schedule_, stage_times_));
 }
 
 }  // namespace railyard

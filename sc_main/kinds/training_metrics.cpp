@@ -104,24 +104,17 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.mean(&RankAccount::bubble_s); }},
       {"bubble_fraction", "", "`bubble_s` / `step_s`",
        [](const Run& r) { return r.of_a_step(r.mean(&RankAccount::bubble_s) / r.step_s()); }},
-      {"bubble_ideal_fraction", "", "the same by the schedule's formula, for equal stages without transfers",
+      {"bubble_planned_fraction", "",
+       "of the longest time of a rank from its first to its last slot, by the schedule: equal stages, with the planned "
+       "times of slots and transfers",
        [](const Run& r) -> Value {
          if (r.spec().table) return {};
-         StageTimes mean;
-         const std::vector<StageTimes> all = r.stage_times();
-         TimeSum f, b, w;
-         for (const StageTimes& t : all) {
-           f.add(t.forward);
-           b.add(t.backward_inputs);
-           w.add(t.backward_weights);
-         }
-         const auto n = static_cast<double>(all.size());
-         mean.forward = Time::seconds(f.seconds() / n);
-         mean.backward_inputs = Time::seconds(b.seconds() / n);
-         mean.backward_weights = Time::seconds(w.seconds() / n);
-         ScheduleSpec schedule = r.spec().schedule;
-         schedule.times.assign(all.size(), mean);
-         return ideal_bubble_fraction(schedule, mean);
+         return planned_bubble_fraction(r.schedule_spec(), r.mean_stage_times());
+       }},
+      {"bubble_ideal_fraction", "", "the same by the schedule's formula, without transfers",
+       [](const Run& r) -> Value {
+         if (r.spec().table) return {};
+         return ideal_bubble_fraction(r.schedule_spec(), r.mean_stage_times());
        }},
       {"memory.peak_bytes", "B", "memory of the rank that needs most, at its peak",
        [](const Run& r) -> Value { return r.memory_->largest().total(); }},

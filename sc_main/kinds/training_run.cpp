@@ -8,7 +8,7 @@
 #include "gpu/kernels/flash_attention.h"
 #include "gpu/kernels/step_clock.h"
 #include "transformer/parameters.h"
-#include "workload/training/planned_traffic.h"
+#include "workload/training/planned_step.h"
 #include "workload/training/schedule_gantt.h"
 #include "workload/training/schedule_slots.h"
 #include "workload/training/schedule_text.h"
@@ -47,11 +47,12 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
       timer_(scenario.model, spec().tp(), kernels_) {
   timer_.set_training(spec().form);
   plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
+  stage_times_ = planned_times(*plans_, spec(), mesh(), fabric_, pipeline_bytes(scenario.model, spec()));
   if (spec().table) {
     schedule_ = *spec().table;
   } else {
-    ScheduleSpec schedule = spec().schedule;
-    schedule.times = stage_times();
+    ScheduleSpec schedule = schedule_spec();
+    schedule.times = stage_times_;
     schedule_ = make_schedule(schedule);
   }
   table_ = schedule_;
@@ -70,26 +71,35 @@ gpu::KernelTimer TrainingRun::step_kernels(const gpu::LayerTraffic& traffic) con
 gpu::LayerTraffic TrainingRun::planned_traffic() const {
   if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
     throw InputError(scenario_.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario_.model.dtype));
-  const workload::Mesh mesh(ranks_, spec().running_sizes(), spec().order, spec().copies);
   gpu::LayerTraffic traffic;
   constexpr int kPlans = 2;  // a third one changes steps by less than 0.1 %
   for (int i = 0; i < kPlans; ++i) {
     gpu::KernelTimer kernels = step_kernels(traffic);
     transformer::LayerTimer timer(scenario_.model, spec().tp(), kernels);
     timer.set_training(spec().form);
-    traffic = workload::training::planned_traffic(SlotPlans(scenario_.model, spec(), timer), spec(), mesh, fabric_);
+    traffic = workload::training::planned_traffic(SlotPlans(scenario_.model, spec(), timer), spec(), mesh(), fabric_);
   }
   return traffic;
 }
 
-std::vector<StageTimes> TrainingRun::stage_times() const {
-  std::vector<StageTimes> times;
-  for (std::uint32_t s = 0; s < plans_->stages(); ++s) {
-    const auto time = [&](SlotKind kind) { return Time::seconds(plans_->slowest(kind, s).kernels_s); };
-    times.push_back(
-        {time(SlotKind::forward), time(SlotKind::backward_inputs), time(SlotKind::backward_weights), {}, {}});
-  }
-  return times;
+workload::Mesh TrainingRun::mesh() const {
+  return workload::Mesh(ranks_, spec().running_sizes(), spec().order, spec().copies);
+}
+
+ScheduleSpec TrainingRun::schedule_spec() const {
+  ScheduleSpec schedule = spec().schedule;
+  schedule.kept_for_weights = kept_for_weights(scenario_.model, spec());
+  return schedule;
+}
+
+StageTimes TrainingRun::mean_stage_times() const {
+  const auto mean = [&](Time StageTimes::*part) {
+    TimeSum sum;
+    for (const StageTimes& stage : stage_times_) sum.add(stage.*part);
+    return Time::seconds(sum.seconds() / static_cast<double>(stage_times_.size()));
+  };
+  return {mean(&StageTimes::forward), mean(&StageTimes::backward_inputs), mean(&StageTimes::backward_weights),
+          mean(&StageTimes::forward_transfer), mean(&StageTimes::backward_transfer)};
 }
 
 void TrainingRun::check_labels() const {

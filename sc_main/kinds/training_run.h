@@ -56,8 +56,10 @@ class TrainingRun : public WorkloadRun {
   void check_labels() const;
   /// The smallest change of the scenario with which it fits, for an error.
   std::string what_fits() const;
-  /// Kernels of the slots of each virtual stage, without collectives.
-  std::vector<workload::training::StageTimes> stage_times() const;
+  workload::Mesh mesh() const;
+  workload::training::StageTimes mean_stage_times() const;
+  /// With what W keeps of the activations, but without times.
+  workload::training::ScheduleSpec schedule_spec() const;
   /// Of --explain: what a rank sends in a step to the other ranks of each of its groups.
   Value sent_by_group() const;
   Value hottest_shares() const;
@@ -88,6 +90,7 @@ class TrainingRun : public WorkloadRun {
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
   std::unique_ptr<workload::training::SlotPlans> plans_;
+  std::vector<workload::training::StageTimes> stage_times_;  ///< planned, by virtual stage
   workload::training::Schedule table_;  ///< as workload.schedule reads it
   workload::training::Schedule schedule_;
   std::unique_ptr<workload::training::MemoryPlan> memory_;

@@ -160,6 +160,24 @@ def test_throughputs_follow_from_the_step(trained):
     assert metrics["bubble_ideal_fraction"] == pytest.approx(1 / 5)  # (p - 1) / (m + p - 1)
 
 
+def test_planned_bubbles_count_transfers(tmp_path):
+    """Neither 1F1B's formula nor the slots depend on the links between stages; the schedule's own bubbles do."""
+    inside, across = (summary(train(tmp_path, "pp=2", "micro_batch=1", "global_batch=64", f"rank_order={order}", out=order,
+                                    options=["--set", "machine.groups.node.servers=2"]))["metrics"]
+                      for order in ("tp-pp-cp-ep-dp", "tp-cp-ep-dp-pp"))
+    assert inside["bubble_ideal_fraction"] == across["bubble_ideal_fraction"] == pytest.approx(1 / 9)
+    assert 1 / 9 < inside["bubble_planned_fraction"] < across["bubble_planned_fraction"]
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective"])
+def test_zb_auto_keeps_to_its_limit(recompute, tmp_path):
+    """The limit counts what W still needs of a micro-batch, which is less than the whole."""
+    keys = ["pp=4", "schedule=zb_auto", "memory_limit_stages=1.5", "micro_batch=1", "dp=1", f"recompute={recompute}"]
+    train(tmp_path, *keys)
+    explained = json.loads(succeed("dgx_h100", tmp_path / "s.yaml", "--explain", "--json", *(part for key in keys for part in ("--set", f"workload.{key}"))).stdout)
+    assert 2 <= max(rank["micro_batches"] for rank in explained["memory"]) <= 1.5 * 4
+
+
 def test_a_step_is_the_same_twice(trained, tmp_path):
     again = train(tmp_path, "tp=2", "pp=2", "sequence_parallel=true")
     for name in ["ranks.csv", "schedule.csv", "schedule.txt", "jobs.csv", "links.csv"]:

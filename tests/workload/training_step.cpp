@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(a_slot_starts_when_its_rank_is_free_and_its_input_has_arriv
 BOOST_AUTO_TEST_CASE(slots_start_when_the_reference_scheduler_says) {
   for_all([](const Shape& shape, const std::vector<StageTimes>& times) {
     TrainingBench b = bench_of(shape, times, true);
-    const Time alone = b.alone(0, 1, b.step->activation_bytes()), longest = longest_transfer(b);
+    const Time alone = b.alone(0, 1, pipeline_bytes(b.scenario.model, b.spec)), longest = longest_transfer(b);
     BOOST_TEST((longest <= alone * 2 + kGrid));  // two transfers may share a link
     const auto reference = [&, &of = times](Time transfer) {
       std::vector<StageTimes> with = of;
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(only_a_barrier_adds_the_skew_of_zb_h2_to_a_step) {
     const auto period = [&](GradientNorm norm) {
       TrainingBench two(schedule, times, true, norm, 2), four(schedule, times, true, norm, 4);
       waits = four.step->account(0).optimizer_s() / 4 +
-              four.alone(0, 1, four.step->activation_bytes()).seconds() * 2 * (2 * shape.m + 2 * p);
+              four.alone(0, 1, pipeline_bytes(four.scenario.model, four.spec)).seconds() * 2 * (2 * shape.m + 2 * p);
       return (four.step->end() - two.step->end()).seconds() / 2;
     };
     for (const GradientNorm norm : {GradientNorm::none, GradientNorm::post_validation}) {

@@ -141,6 +141,15 @@ Bytes gathered(const transformer::ModelShape& model, const TrainingSpec& spec,
 
 }  // namespace
 
+double kept_for_weights(const transformer::ModelShape& model, const TrainingSpec& spec) {
+  double most = 0;
+  for (const transformer::Stage& stage : transformer::stages_of(spec.stage_layers)) {
+    const StageMemory memory = stage_memory(model, spec, stage, 0);
+    if (memory.kept > 0) most = std::max(most, static_cast<double>(memory.for_wgrad) / static_cast<double>(memory.kept));
+  }
+  return most;
+}
+
 MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule) {
   const std::vector<transformer::Stage> stages = transformer::stages_of(spec.stage_layers);
   for (const transformer::Stage& stage : stages) {

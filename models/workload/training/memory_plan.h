@@ -41,6 +41,10 @@ struct PeakMemory {
   Bytes total() const { return state.total() + narrow_weights + activations + buffers + gathered + reserved; }
 };
 
+/// Largest share, over the virtual stages, of what a stage keeps of a micro-batch that its gradients of weights need. More
+/// than 1 with recomputation.
+double kept_for_weights(const transformer::ModelShape& model, const TrainingSpec& spec);
+
 class MemoryPlan {
  public:
   MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule);

@@ -9,12 +9,18 @@ namespace railyard::workload::training {
 
 using Jobs = TrainingJobs;
 
-PipelineExchange::PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes activation_bytes,
+Bytes pipeline_bytes(const transformer::ModelShape& model, const TrainingSpec& spec) {
+  const Bytes whole = transformer::hidden_bytes(model, spec.rank_tokens());
+  const bool sharded = spec.sequence_parallel || spec.software.pp_send == PipelineSend::shard;
+  return sharded ? ceil_div(whole, spec.tp()) : whole;
+}
+
+PipelineExchange::PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes sent_bytes,
                                    const Mesh& mesh, const collective::CollectiveRequest& request,
                                    transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs)
     : spec_(spec),
       schedule_(schedule),
-      activation_bytes_(activation_bytes),
+      sent_bytes_(sent_bytes),
       mesh_(mesh),
       jobs_(jobs),
       programs_(programs),
@@ -131,7 +137,7 @@ void PipelineExchange::receive(const Slot& slot, std::uint32_t index, std::uint3
   for (std::uint32_t& received = state.received[l]; received <= place_in_order_[p][index]; ++received) {
     const std::uint32_t earlier = order[received];
     const Slot& other = schedule_.slots[p][earlier];
-    const execution::Exchange exchange{0, 1, (std::uint64_t(other.stage) << 32) + other.micro_batch, activation_bytes_};
+    const execution::Exchange exchange{0, 1, (std::uint64_t(other.stage) << 32) + other.micro_batch, sent_bytes_};
     state.arrivals[earlier] =
         programs_.receive(*by_receiver_.at(l).at(rank), exchange, jobs_.label(Jobs::kReceive, earlier, 0, rank),
                           {spec_.pp_overlap ? state.before : programs_.last(rank)});
@@ -143,7 +149,7 @@ void PipelineExchange::receive(const Slot& slot, std::uint32_t index, std::uint3
 void PipelineExchange::send(const Slot& slot, std::uint32_t index, std::uint32_t rank) {
   const std::uint32_t to = destination_of(slot, schedule_);
   if (to == kNoStage) return;
-  const execution::Exchange exchange{0, 1, (std::uint64_t(to) << 32) + slot.micro_batch, activation_bytes_};
+  const execution::Exchange exchange{0, 1, (std::uint64_t(to) << 32) + slot.micro_batch, sent_bytes_};
   ranks_[rank].sends.push_back(programs_.send(pairs_.at(link(slot.stage, to)).of(rank), exchange,
                                               jobs_.label(Jobs::kSend, index, 0, rank), {programs_.last(rank)}));
 }
@@ -153,7 +159,7 @@ void PipelineExchange::add_traffic(std::vector<transport::Traffic>& all) const {
     for (const auto& c : communicators.all())
       all.push_back(
           {c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
-           static_cast<double>(activation_bytes_) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
+           static_cast<double>(sent_bytes_) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
 }
 
 }  // namespace railyard::workload::training

@@ -20,9 +20,12 @@
 
 namespace railyard::workload::training {
 
+/// What a rank sends to the next or the previous virtual stage for a micro-batch.
+Bytes pipeline_bytes(const transformer::ModelShape& model, const TrainingSpec& spec);
+
 class PipelineExchange {
  public:
-  PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes activation_bytes, const Mesh& mesh,
+  PipelineExchange(const TrainingSpec& spec, const Schedule& schedule, Bytes sent_bytes, const Mesh& mesh,
                    const collective::CollectiveRequest& request, transport::Fabric& fabric, const TrainingJobs& jobs,
                    RankPrograms& programs);
 
@@ -60,7 +63,7 @@ class PipelineExchange {
 
   const TrainingSpec& spec_;
   const Schedule& schedule_;
-  const Bytes activation_bytes_;
+  const Bytes sent_bytes_;
   const Mesh& mesh_;
   const TrainingJobs& jobs_;
   RankPrograms& programs_;

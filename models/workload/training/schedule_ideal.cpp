@@ -4,6 +4,21 @@
 
 namespace railyard::workload::training {
 
+namespace {
+
+Time step_of_equal_stages(const ScheduleSpec& spec, const StageTimes& stage) {
+  ScheduleSpec equal_stages = spec;
+  equal_stages.times.assign(std::size_t{spec.ranks} * spec.virtual_stages, stage);
+  return run_schedule(make_schedule(equal_stages), equal_stages.times).longest_window();
+}
+
+double bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage, Time step) {
+  const Time busy = stage.all() * spec.micro_batches * spec.virtual_stages;
+  return 1 - busy.seconds() / step.seconds();
+}
+
+}  // namespace
+
 std::optional<Time> closed_form_step(const ScheduleSpec& spec, const StageTimes& stage) {
   const std::uint64_t p = spec.ranks, m = spec.micro_batches, v = spec.virtual_stages;
   const Time forward = stage.forward, inputs = stage.backward_inputs, weights = stage.backward_weights;
@@ -30,15 +45,15 @@ Time ideal_step(const ScheduleSpec& spec, const StageTimes& stage) {
   if (const std::optional<Time> step = closed_form_step(spec, stage)) return *step;
   StageTimes without_transfers = stage;
   without_transfers.forward_transfer = without_transfers.backward_transfer = Time();
-  ScheduleSpec equal_stages = spec;
-  equal_stages.times.assign(std::size_t{spec.ranks} * spec.virtual_stages, without_transfers);
-  return run_schedule(make_schedule(equal_stages), equal_stages.times).longest_window();
+  return step_of_equal_stages(spec, without_transfers);
 }
 
 double ideal_bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage) {
-  const Time step = ideal_step(spec, stage);
-  const Time busy = stage.all() * spec.micro_batches * spec.virtual_stages;
-  return 1 - busy.seconds() / step.seconds();
+  return bubble_fraction(spec, stage, ideal_step(spec, stage));
+}
+
+double planned_bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage) {
+  return bubble_fraction(spec, stage, step_of_equal_stages(spec, stage));
 }
 
 std::optional<std::uint32_t> closed_form_stash(const ScheduleSpec& spec, std::uint32_t rank) {

@@ -31,6 +31,9 @@ Time ideal_step(const ScheduleSpec& spec, const StageTimes& stage);
 
 /// Share of the ideal step in which the rank is idle.
 double ideal_bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage);
+/// The same by the reference scheduler, for equal stages with transfers. So Zero Bubble (arXiv 2401.10241, table 5) finds
+/// rates from profiled times.
+double planned_bubble_fraction(const ScheduleSpec& spec, const StageTimes& stage);
 
 /// Largest number of micro-batches kept on a rank, each counted once per virtual stage (see largest_stash()): naive 1;
 /// gpipe m; 1f1b min(m, p - r), or 2(p - r) with pairs; interleaved min(mv, 2(p - r - 1) + (v - 1)g + 1); zb_h1 min(m, p); zb_h2 min(m, 2p - 1);

@@ -42,7 +42,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       gradients_(spec_, model_, schedule_, plans, kernels, mesh_, {kCompute, kDp, kWeights}, tp_, executor.fabric(),
                  jobs_, programs_),
       shards_(spec_, model_, mesh_, gradients_.weights(), gradients_.expert_weights(), jobs_, programs_),
-      pipeline_(spec_, schedule_, activation_bytes(), mesh_, nccl_request(spec.software, TrafficClass::pp),
+      pipeline_(spec_, schedule_, pipeline_bytes(model_, spec_), mesh_, nccl_request(spec.software, TrafficClass::pp),
                 executor.fabric(), jobs_, programs_),
       coupled_at_(spec.pp()),
       ranks_at_(spec.pp()),
@@ -114,12 +114,6 @@ void TrainingStep::set_priorities() {
     if (divided_ == nullptr) continue;
     for (const std::size_t stream : divided_->streams()) rank.stream(stream).set_comm_priority(spec_.overlap_priority);
   }
-}
-
-Bytes TrainingStep::activation_bytes() const {
-  const Bytes whole = transformer::hidden_bytes(model_, spec_.rank_tokens());
-  const bool sharded = spec_.sequence_parallel || spec_.software.pp_send == PipelineSend::shard;
-  return sharded ? ceil_div(whole, spec_.tp()) : whole;
 }
 
 std::uint64_t TrainingStep::slots() const {

@@ -63,8 +63,6 @@ class TrainingStep : private JobClient {
   Time end() const { return end_; }
   /// Of the last step: the slots of the first rank of each pipeline rank, from the first start.
   ScheduleTimes slot_times() const;
-  /// Bytes of the activations that a rank sends to the next stage.
-  Bytes activation_bytes() const;
   /// Of the matrices that the ranks of a pipeline rank gather in a step, and of their gradients (gtp): those of routed
   /// experts, or all others.
   double divided_weight_bytes(std::uint32_t pipeline_rank, bool experts) const;
