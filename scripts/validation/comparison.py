@@ -33,8 +33,12 @@ class Outcome:
     set_aside: bool = False  # skipped for a reason of the measurement (set_aside.py)
 
     @property
+    def measured(self) -> float:
+        return self.experiment.compared(self.row.value)
+
+    @property
     def error(self) -> float:
-        return self.predicted / self.row.value - 1
+        return self.predicted / self.measured - 1
 
 
 def group_name(row: Row, experiment: Experiment) -> str:
@@ -105,7 +109,7 @@ def choose(outcome: Outcome, results: Sequence[Result]) -> Result:
 
 def figures_of(outcomes: Sequence[Outcome]) -> dict:
     """Rows compared and their figures."""
-    pairs = [(outcome.predicted, outcome.row.value) for outcome in outcomes if not outcome.skipped]
+    pairs = [(outcome.predicted, outcome.measured) for outcome in outcomes if not outcome.skipped]
     return {"rows": len(pairs)} | figures(pairs)
 
 

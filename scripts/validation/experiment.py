@@ -24,7 +24,7 @@ class Experiment:
     if the workload does not have them. `size_class` is set if the row's size is not a message size. `unit` converts: one unit of the row
     in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words. `files` are
     texts that the scenario names. `variants` are the same row with other values for what its source does not print; the fastest of all,
-    by `seconds`, counts.
+    by `seconds`, counts. `compared` turns the row's value into what is compared, where this is not the value itself.
     """
 
     operation: str
@@ -40,6 +40,7 @@ class Experiment:
     files: dict[str, str] = field(default_factory=dict)
     variants: tuple["Experiment", ...] = ()
     seconds: Callable[[Result], float] | None = None
+    compared: Callable[[float], float] = lambda value: value
 
     @property
     def key(self) -> str:

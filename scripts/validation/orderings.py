@@ -33,7 +33,7 @@ class Pair:
 
     @property
     def measured_ratio(self) -> float:
-        return self.high.row.value / self.low.row.value
+        return self.high.measured / self.low.measured
 
     @property
     def predicted_ratio(self) -> float:
@@ -61,8 +61,8 @@ def pairs(outcomes: Iterable[Outcome]) -> list[Pair]:
     found = []
     for group in groups.values():
         for two in itertools.combinations(group, 2):
-            low, high = sorted(two, key=lambda one: one.row.value)
-            if high.row.value > CLEAR_RATIO * low.row.value and low.experiment.key != high.experiment.key:
+            low, high = sorted(two, key=lambda one: one.measured)
+            if high.measured > CLEAR_RATIO * low.measured and low.experiment.key != high.experiment.key:
                 found.append(Pair(low, high))
     return found
 

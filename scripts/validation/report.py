@@ -39,10 +39,15 @@ def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
         writer.writerow(COLUMNS)
         for one in outcomes:
             scenario = f"{one.directory.relative_to(path.parent)}/scenario.yaml" if one.directory else ""
-            numbers = ["", one.row["value"], ""] if one.skipped else [f"{one.predicted:.6g}", one.row["value"], f"{one.error:.6g}"]
+            numbers = ["", one.row["value"], ""] if one.skipped else [f"{one.predicted:.6g}", _measured(one), f"{one.error:.6g}"]
             group = one.group if one.experiment else ""
             reason = f"set aside: {one.skipped}" if one.set_aside else one.skipped
             writer.writerow([one.row["id"], scenario, *numbers, reason, one.row["unit"], one.row["metric"], one.row["n_gpus"], one.row["bytes"], one.chosen, group, pathlib.Path(one.row.file).name])
+
+
+def _measured(one: Outcome) -> str:
+    """As printed, if this is what is compared."""
+    return one.row["value"] if one.measured == one.row.value else f"{one.measured:.6g}"
 
 
 def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
@@ -57,7 +62,7 @@ def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
         for one in compared:
             if one.row["unit"] in factors:
                 factor = factors[one.row["unit"]] / shown
-                groups[color[one.row["system"]]].append((one.row.value * factor, one.predicted * factor))
+                groups[color[one.row["system"]]].append((one.measured * factor, one.predicted * factor))
         if groups:
             clouds.append(scatter.Cloud(unit, sorted(groups.items())))
     names = systems[:last] + ["others"] * (len(systems) > last)

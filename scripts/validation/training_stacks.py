@@ -103,10 +103,15 @@ def megatron_core(row: Row) -> Step:
 def nemo(row: Row) -> Step:
     if not row.integer("gbs") or not row.integer("seq"):
         raise Unmapped("the configuration is not printed")
-    # grok1_314b.yaml switches ub_tp_comm_overlap off; nemotron4-340b-synth.yaml recomputes attention
+    # grok1_314b.yaml switches ub_tp_comm_overlap off
     found = nvidia(row, "MLPerf" if "mlcommons" in row["source"] else "NeMo", False, not re.search("grok", row["model"]))
-    if "340b" in row["model"]:
+    release = re.search(r"dgxc-benchmarking v([\d.]+)", row["source"])
+    # nemotron4-340b-synth.yaml recomputes attention; NVIDIA/NeMo recipes/nemotron4_340b.py, which releases from 25.04 run, does not
+    if "340b" in row["model"] and release and release[1] < "25.04":
         found = replace(found, recompute="selective")
+    # llama3.1_70b.yaml, llama3.1_405b.yaml, nemotron4-340b-synth.yaml, and the recipes of NeMo in later releases
+    if release and found.pp > 1 and re.search("(llama3.1 (70|405)|nemotron4 340)b", row["model"]):
+        found = replace(found, options=found.options | {"defer_embedding_wgrad": True})
     if "nemo_megatron" in row["source"]:  # gpt3_175b_hydra.yaml: hidden_dropout and attention_dropout
         found = replace(found, options=found.options | {"dropout": True})
     return found
