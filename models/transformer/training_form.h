@@ -55,9 +55,9 @@ constexpr std::array<const char*, 3> kGradientSumNames{"product", "kernel", "aft
 struct FusedKernels {
   bool activation = true;  ///< activation of a gated MLP and its product
   bool dropout = true;     ///< bias, dropout and sum with the residual stream
-  bool residual = true;    ///< sum with the residual stream and the norm after it; backward sum of gradients and the norm
-  bool norm = true;        ///< RMSNorm
-  bool rotary = true;      ///< rotary embedding of queries and keys
+  bool residual = true;  ///< sum with the residual stream and the norm after it; backward sum of gradients and the norm
+  bool norm = true;      ///< RMSNorm
+  bool rotary = true;    ///< rotary embedding of queries and keys
   /// Products with the matrices of queries, keys and values, and of gate and up. Otherwise each matrix has products of
   /// its own, and backward a kernel sums the gradients of their common input.
   bool projections = true;

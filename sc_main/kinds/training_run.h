@@ -91,7 +91,7 @@ class TrainingRun : public WorkloadRun {
   transformer::LayerTimer timer_;
   std::unique_ptr<workload::training::SlotPlans> plans_;
   std::vector<workload::training::StageTimes> stage_times_;  ///< planned, by virtual stage
-  workload::training::Schedule table_;  ///< as workload.schedule reads it
+  workload::training::Schedule table_;                       ///< as workload.schedule reads it
   workload::training::Schedule schedule_;
   std::unique_ptr<workload::training::MemoryPlan> memory_;
   std::unique_ptr<workload::training::TrainingStep> step_;

@@ -26,8 +26,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 BOOST_AUTO_TEST_CASE(every_shipped_datasheet_loads) {
   const std::vector<std::string> names = scenario::shipped_datasheets("software");
-  for (const std::string name : {"llm_foundry", "megatron_2021", "megatron_2023", "megatron_core", "megatron_deepspeed", "torchtitan",
-                                 "torchtitan_compile", "xla_fsdp"})
+  for (const std::string name : {"llm_foundry", "megatron_2021", "megatron_2023", "megatron_core", "megatron_deepspeed",
+                                 "torchtitan", "torchtitan_compile", "xla_fsdp"})
     BOOST_TEST(std::count(names.begin(), names.end(), name) == 1, name);
   for (const std::string& name : names) {
     const Software software = shipped(name);

@@ -145,7 +145,8 @@ double kept_for_weights(const transformer::ModelShape& model, const TrainingSpec
   double most = 0;
   for (const transformer::Stage& stage : transformer::stages_of(spec.stage_layers)) {
     const StageMemory memory = stage_memory(model, spec, stage, 0);
-    if (memory.kept > 0) most = std::max(most, static_cast<double>(memory.for_wgrad) / static_cast<double>(memory.kept));
+    if (memory.kept > 0)
+      most = std::max(most, static_cast<double>(memory.for_wgrad) / static_cast<double>(memory.kept));
   }
   return most;
 }

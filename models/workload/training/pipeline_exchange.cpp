@@ -157,9 +157,8 @@ void PipelineExchange::send(const Slot& slot, std::uint32_t index, std::uint32_t
 void PipelineExchange::add_traffic(std::vector<transport::Traffic>& all) const {
   for (const auto& [l, communicators] : pairs_)
     for (const auto& c : communicators.all())
-      all.push_back(
-          {c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
-           static_cast<double>(sent_bytes_) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
+      all.push_back({c->rank(0).gpu->window(), c->rank(1).gpu->window(), number(TrafficClass::pp),
+                     static_cast<double>(sent_bytes_) * spec_.micro_batches() * spec_.virtual_stages() * spec_.steps});
 }
 
 }  // namespace railyard::workload::training

@@ -81,8 +81,8 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::training)
     refuse_with_phase("context_tokens");
   else
-    for (const char* key : {"attention", "dropout", "recompute", "residual_norm_fused", "keep_gathered", "reduce_beside_wgrad",
-                            "precision"})
+    for (const char* key : {"attention", "dropout", "recompute", "residual_norm_fused", "keep_gathered",
+                            "reduce_beside_wgrad", "precision"})
       refuse_with_phase(key);
 
   LayerSpec spec = written;
