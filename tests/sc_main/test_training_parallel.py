@@ -212,10 +212,12 @@ def test_skewed_routing(keys, tmp_path):
         skewed, ranks = step(tmp_path, ROUTED, **keys, routing={"skew": skew})
         assert skewed["ep"] == pytest.approx(even["ep"], rel=1e-4)
         assert skewed.get("tp", 0) == pytest.approx(even.get("tp", 0), rel=0.01)
-        # Products of experts are not exactly proportional to their tokens. Beside an exchange, which skew makes longer, they are slower.
-        beside = "overlap_moe" in keys
-        assert mean(ranks, "kernels_s") == pytest.approx(mean(even_ranks, "kernels_s"), rel=0.05) or (
-            beside and mean(ranks, "kernels_s") > mean(even_ranks, "kernels_s"))
+        # Products of experts are not exactly proportional to their tokens. With overlap, kernels also slow beside exchanges, by at most
+        # what longer exchanges add to the step.
+        more_kernels = mean(ranks, "kernels_s") - mean(even_ranks, "kernels_s")
+        more_step = mean(ranks, "step_s") - mean(even_ranks, "step_s")
+        assert -0.05 * mean(even_ranks, "kernels_s") < more_kernels
+        assert more_kernels < (more_step if "overlap_moe" in keys else 0.05 * mean(even_ranks, "kernels_s"))
         assert max(rank["kernels_s"] for rank in ranks) > 1.02 * max(rank["kernels_s"] for rank in even_ranks)
         assert mean(ranks, "step_s") > 1.02 * last
         last = mean(ranks, "step_s")
