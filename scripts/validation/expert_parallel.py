@@ -7,10 +7,12 @@ Rules, by column:
   kernel             low-latency: a rank sends a token once for each of its experts, and the profiler times the kernels alone; normal:
                      once for each rank that has one of them, over RDMA once for each server. FP8 numbers have a scale of 4 bytes for
                      128 of them
-  metric             latency; bottleneck_bw_NVLink, ..._RDMA: bytes of all tokens, also of those that stay at home, over time
+  metric             latency; bottleneck_bw_NVLink, ..._RDMA: bytes of all tokens, also of those that stay at home, over time.
+                     The latency of normal kernels over several servers is that of their RDMA
 Tokens are equally many for all ranks. Sizes are those of nccl-tests: bytes of a rank for all ranks, its own included.
 """
 
+import math
 import re
 
 from . import collectives, systems
@@ -37,7 +39,7 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"ep_ranks is '{row['ep_ranks']}': an exchange needs two")
     servers = systems.servers_of(platform, ranks, None)
     normal = kind.group(1).lower() == "normal"
-    homes = (servers if row["metric"].endswith("RDMA") else ranks) if normal else None
+    homes = (ranks if servers == 1 or row["metric"].endswith("NVLink") else servers) if normal else None
     token_bytes, copies = _token(row, ELEMENT_BYTES[kind.group(3).upper()], homes)
     share = round(token_bytes * copies / ranks / ALIGNMENT) * ALIGNMENT
     size = share * ranks
@@ -49,7 +51,8 @@ def map_row(row: Row) -> Experiment:
     scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": collectives.fabric_of(size, servers), "workload": workload}
     latency = row["metric"] == "latency"
     metric, unit = ("time_s", row.scale(SECONDS)) if latency else ("algbw_gb_per_s", row.scale(BYTES_PER_SECOND) / GB)
-    return Experiment(f"{kind.group(2).lower()}, {'normal' if normal else 'low latency'}", platform, scenario, size,
+    surroundings = ", in a step" if re.search("training step", row["config"]) else ""
+    return Experiment(f"{kind.group(2).lower()}, {'normal' if normal else 'low latency'}{surroundings}", platform, scenario, size,
                       lambda result: metric_at(result, metric, size), unit, size * ranks)
 
 
@@ -61,6 +64,16 @@ def _token(row, element_bytes, homes):
     copies = int(experts.group(1))
     if homes:
         groups = re.search(r"top(\d+) ?groups", row["config"])
-        chosen = min(copies, int(groups.group(1))) if groups and homes <= ROUTER_GROUPS else copies  # a home has whole groups
-        copies = homes * (1 - (1 - 1 / homes) ** chosen)  # expected number of different ones
+        copies = _reached(homes, copies, int(groups.group(1)) if groups else ROUTER_GROUPS)
     return int(tokens.group(1)) * int(hidden.group(1)) * element_bytes, copies
+
+
+def _reached(homes, experts, groups):
+    """@return the expected number of homes with at least one of a token's `experts`, which all are in `groups` of the router's groups"""
+    if homes > ROUTER_GROUPS:
+        return homes * (1 - (1 - 1 / homes) ** experts)  # a group has several homes
+    own = ROUTER_GROUPS // homes
+    draws = math.comb(ROUTER_GROUPS, groups)
+    missed = sum(math.comb(own, hit) * math.comb(ROUTER_GROUPS - own, groups - hit) / draws * (1 - hit / groups) ** experts
+                 for hit in range(min(own, groups) + 1))
+    return homes * (1 - missed)

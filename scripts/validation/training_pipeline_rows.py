@@ -6,6 +6,7 @@ Rules, by column:
                    The paper finds rates by the schedule from profiled times of slots and transfers, so bubble_planned_fraction is compared;
                    as some rates are 0, what they leave of 1.
                    TP vanilla, TP async: FSDP with TP of torchtitan; async hides collectives behind products
+                   ... DualPipe: sums and kernels of a trace of DeepSeek-V3. Its dispatch and combine are rows of class fabric
   config           model, GPUs and batch, as printed; a row of bubble rates has the shape of the throughput row of its model
   metric           samples/s/GPU, tokens/s/GPU, bubble_rate
 """
@@ -29,6 +30,9 @@ SCHEDULES = {
 }
 # arXiv 2401.10241, table 3: layers, hidden size, heads, micro-batch
 MODELS = {"GPT 1.5B": (22, 2304, 24, 6), "GPT 6.2B": (30, 4096, 32, 3), "GPT 14.6B": (46, 5120, 40, 1)}
+DUALPIPE = (("GEMM", "shapes of the products are not printed"),
+            ("waits", "includes waits for ranks that run multi-head latent attention (MLA), which is not modelled"),
+            ("", "contains multi-head latent attention (MLA), which is not modelled"))
 SEQ = 1024
 VOCAB = 32000  # not printed; with one embedding, the models' names are their parameters (14.6B; with GPT-2's 50257 it would be 14.7B)
 PER_SECOND = {"samples/s/GPU": 1.0, "tok/s/GPU": 1.0, "fraction": 1.0}
@@ -41,6 +45,8 @@ def map_row(row: Row) -> Experiment:
         return _pipeline(row, found[2])
     if re.match(r"TP (vanilla|async)", row["kind"]):
         return _tensor_parallel(row)
+    if "DualPipe" in row["kind"]:
+        raise Unmapped(f"{row['metric']}: {next(reason for word, reason in DUALPIPE if word in row['metric'])}")
     raise Unmapped(f"kind '{row['kind']}' is neither a pipeline schedule nor TP vanilla, TP async")
 
 

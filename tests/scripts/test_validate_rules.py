@@ -210,8 +210,12 @@ def test_dispatch_and_combine_are_all_to_alls():
     assert one.size == 128 * 8 * (7168 + 7168 // 32)  # one byte a number, and four for 128
     assert mapped(EXCHANGE, kernel="low-latency combine BF16").size == 128 * 8 * 7168 * 2
     normal = {"kernel": "normal combine BF16", "config": "4096 tok/batch,7168 hidden,top4 groups,top8", "metric": "bottleneck_bw_RDMA", "unit": "GB/s"}
-    # four of eight groups in four servers: a token goes to 4 x (1 - (3/4)^4) of them
-    assert mapped(EXCHANGE, **normal).size == pytest.approx(4096 * 7168 * 2 * 4 * (1 - 0.75**4), rel=1e-4)
+    # four of eight groups, two in each of four servers. No token for a server: none of its groups is one of the four (15 of 70 choices),
+    # or one or both are (40 and 15 of 70), but all eight experts are in the other ones
+    servers = 4 * (1 - (15 + 40 * (3 / 4) ** 8 + 15 * (1 / 2) ** 8) / 70)
+    assert mapped(EXCHANGE, **normal).size == pytest.approx(4096 * 7168 * 2 * servers, rel=1e-4)
+    in_step = mapped(EXCHANGE, **normal | {"config": f"training step; {normal['config']}", "metric": "latency", "unit": "us"})
+    assert (in_step.operation, in_step.size) == ("combine, normal, in a step", mapped(EXCHANGE, **normal).size)
     assert "V2" in reason(EXCHANGE, kernel="V2 dispatch", ep_ranks="8x2") and "rdma_bw" in reason(EXCHANGE, metric="rdma_bw")
     assert "needs two" in reason(EXCHANGE, ep_ranks="1") and "spread evenly" in reason(EXCHANGE, ep_ranks="9")
 
