@@ -1,10 +1,11 @@
 """workload.tp_overlap: products that overlap with their tensor-parallel collectives. Bytes, times, jobs, bad input."""
 
 import json
+import re
 
 import pytest
 
-from platform_runs import rows, run, succeed, summary
+from platform_runs import ROOT, rows, run, succeed, summary
 
 HIDDEN, FFN, LAYERS, TOKENS, TP = 8192, 28672, 2, 4096, 8
 MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": HIDDEN,
@@ -90,6 +91,31 @@ def test_a_default_and_single_products(tmp_path):
     software = step(tmp_path, out="software")
     none = step(tmp_path, out="none", tp_overlap="none")
     assert (software / "jobs.csv").read_bytes() == (none / "jobs.csv").read_bytes()
+
+
+def test_tokens_in_the_order_of_ranks_are_copied_for_gradients_of_weights(tmp_path):
+    """With [batch, sequence, hidden], a gather alone is followed by a copy. An overlapped product needs none, but the weight's gradient does."""
+    sheet = (ROOT / "platforms" / "datasheets" / "software" / "megatron_core.yaml").read_text()
+
+    def kernels_s(layers, first, products, keys):
+        (tmp_path / "mine.yaml").write_text(re.sub(r"^sequence_first:.*$", f"sequence_first: {first}", sheet, flags=re.MULTILINE))
+        path = scenario(tmp_path, software="./mine.yaml", tp_overlap=dict.fromkeys(products, "decomposed"), keep_gathered=True, **keys)
+        (tmp_path / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": layers}))
+        stage = json.loads(succeed("dgx_h100", path, "--explain", "--json").stdout)["stages"][0]
+        return stage["forward_kernels_s"] + stage["backward_kernels_s"]
+
+    def copies_s(products, keys):  # of one layer
+        return sum(sign * kernels_s(layers, first, products, keys)
+                   for sign, layers, first in ((1, 3, "false"), (-1, 3, "true"), (-1, 2, "false"), (1, 2, "true")))
+
+    def saved_s(*products, **keys):
+        return copies_s([], keys) - copies_s(products, keys)
+
+    forward = saved_s("fc1_fprop", recompute="full")  # the first forward pass keeps nothing that is gathered
+    assert forward > 0
+    assert saved_s("qkv_fprop", "fc1_fprop", recompute="full") == pytest.approx(2 * forward, rel=0.05)  # kernels overlap at their ends
+    for products in (["fc1_fprop"], ["fc2_dgrad"], ["qkv_fprop", "proj_dgrad"]):
+        assert saved_s(*products) == pytest.approx(0, abs=0.25 * forward)  # less than one copy
 
 
 def test_narrow_gathers_overlap_too(tmp_path):

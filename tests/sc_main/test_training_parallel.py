@@ -229,3 +229,16 @@ def test_skewed_routing(keys, tmp_path):
 def test_skewed_routing_depends_on_its_seed(tmp_path):
     steps = [step(tmp_path, ROUTED, ep=8, routing={"skew": 0.5, "seed": seed})[1] for seed in (1, 1, 2)]
     assert steps[0] == steps[1] != steps[2]
+
+
+@pytest.mark.parametrize("keys, buckets", [({"zero_stage": 1}, 1), ({"zero_stage": 2}, 4), ({"zero_stage": 3}, 4), ({"zero_stage": 3, "bucket_parameters": 10**9}, 1)])
+def test_gradients_that_ranks_divide_are_reduced_layer_by_layer(keys, buckets, tmp_path):
+    """Beside the backward pass of the layers below, although no bucket size is given."""
+    sheet = (ROOT / "platforms" / "datasheets" / "software" / "torchtitan.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(sheet.replace("zero_stages: [2, 3]", "zero_stages: [1, 2, 3]"))
+    step(tmp_path, WIDE | {"num_hidden_layers": 4}, software="./mine.yaml", launch="graph", global_batch=8, grad_norm="none", **keys)
+    jobs = rows(tmp_path / "out" / "jobs.csv")
+    reductions = {row["name"]: float(row["start_s"]) for row in jobs if row["name"].startswith("DP_RS_") and row["rank"] == "0"}
+    end = next(float(row["end_s"]) for row in jobs if row["name"].startswith("B_") and row["rank"] == "0")
+    assert len(reductions) == buckets
+    assert sum(start < end for start in reductions.values()) == buckets - 1  # only the lowest layer's waits for the end

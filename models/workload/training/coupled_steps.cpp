@@ -22,8 +22,8 @@ Segment segment_of(const std::vector<NamedKernel>& kernels, std::size_t begin, s
 
 class Coupler {
  public:
-  Coupler(std::uint32_t kind, const TrainingSpec& spec, transformer::LayerTimer& timer)
-      : kind_(kind), spec_(spec), timer_(timer), gpu_(timer.gpu()) {}
+  Coupler(std::uint32_t kind, bool keeps_input, const TrainingSpec& spec, transformer::LayerTimer& timer)
+      : kind_(kind), keeps_input_(keeps_input), spec_(spec), timer_(timer), gpu_(timer.gpu()) {}
 
   std::vector<CoupledStep> couple(const std::vector<LayerStep>& steps) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -62,8 +62,18 @@ class Coupler {
     const auto use = linear_use(kernels[first]);
     if (!use || !method_of(*use)) return false;
     Segment before, after;
-    for (std::size_t k = 0; k < first; ++k)
-      if (!is(kernels[k], transformer::kRearrange)) (is(kernels[k], "transpose") ? after : before).add(kernels[k]);
+    const NamedKernel* rearrange = nullptr;
+    bool transposes = false;  // which puts tokens in order, too
+    for (std::size_t k = 0; k < first; ++k) {
+      const bool is_transpose = is(kernels[k], "transpose");
+      transposes |= is_transpose;
+      if (is(kernels[k], transformer::kRearrange))
+        rearrange = &kernels[k];
+      else
+        (is_transpose ? after : before).add(kernels[k]);
+    }
+    const bool for_wgrad = use->product == transformer::Product::dgrad || keeps_input_;
+    if (rearrange != nullptr && for_wgrad && !transposes) after.add(*rearrange);
     add(next.part, before);
     add_coupled(gather, *use, kernels[first].time);
     add(next.part, after);
@@ -127,6 +137,7 @@ class Coupler {
   }
 
   const std::uint32_t kind_;  ///< of the layer
+  const bool keeps_input_;
   const TrainingSpec& spec_;
   transformer::LayerTimer& timer_;
   const gpu::GpuDatasheet& gpu_;
@@ -136,9 +147,9 @@ class Coupler {
 
 }  // namespace
 
-std::vector<CoupledStep> coupled_steps(const std::vector<LayerStep>& steps, std::uint32_t kind,
+std::vector<CoupledStep> coupled_steps(const std::vector<LayerStep>& steps, std::uint32_t kind, bool keeps_input,
                                        const TrainingSpec& spec, transformer::LayerTimer& timer) {
-  return Coupler(kind, spec, timer).couple(steps);
+  return Coupler(kind, keeps_input, spec, timer).couple(steps);
 }
 
 }  // namespace railyard::workload::training

@@ -24,9 +24,13 @@ struct CoupledStep {
 /// An all-gather and the product that begins the kernels after it, or a reduce-scatter and the product that ends the
 /// kernels before it, become one step if tp_overlap has a method for the product. Bulk collectives get their SMs, and
 /// the products beside them leave these free.
+/// If activations are [batch, sequence, hidden], a product overlapped with its gather leaves tokens in the order of ranks.
+/// Gathered gradients, and gathered inputs that are kept, are then copied for the weight's gradient, whose two operands need
+/// one order (PyTorch, torch/_inductor/fx_passes/micro_pipeline_tp.py: return_A, a view that the wgrad product reshapes).
 /// @param kind  of the layer
+/// @param keeps_input  gathered inputs are kept for the backward pass
 /// @param timer  of the model on the tensor-parallel rank
 std::vector<CoupledStep> coupled_steps(const std::vector<transformer::LayerStep>& steps, std::uint32_t kind,
-                                       const TrainingSpec& spec, transformer::LayerTimer& timer);
+                                       bool keeps_input, const TrainingSpec& spec, transformer::LayerTimer& timer);
 
 }  // namespace railyard::workload::training

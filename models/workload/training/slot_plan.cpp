@@ -1,6 +1,7 @@
 #include "workload/training/slot_plan.h"
 
 #include <map>
+#include <tuple>
 
 #include "transformer/context_steps.h"
 #include "transformer/end_plan.h"
@@ -53,10 +54,11 @@ std::optional<transformer::LinearUse> use_of(const LayerStep& step) {
 /// Steps of a layer or an end, with their kernels as chains. Slots of equal layers share the chains.
 struct Planned {
   /// @param kind  of the layer
-  Planned(const std::vector<LayerStep>& plan, std::uint32_t kind, const TrainingSpec& spec,
+  /// @param keeps_input  see coupled_steps()
+  Planned(const std::vector<LayerStep>& plan, std::uint32_t kind, bool keeps_input, const TrainingSpec& spec,
           transformer::LayerTimer& timer)
-      : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, kind, spec,
-                            timer)) {
+      : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, kind,
+                            keeps_input, spec, timer)) {
     for (CoupledStep& step : steps) {
       chains.push_back(step.layer.kernels.chain());
       if (spec.gtp() > 1 && step.coupled == nullptr) step.use = use_of(step.layer);
@@ -96,29 +98,32 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       pass.prefills.push_back(part);
   for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {
     const Direction direction = kDirections[kind];
-    // By kind of layer, and by layer if each routes in its own way.
-    std::map<std::pair<std::uint32_t, std::uint32_t>, Planned> layers, again;
-    const auto key_of = [&](std::uint32_t number) {
+    // By kind of layer, by layer if each routes in its own way, and by whether gathered inputs are kept.
+    std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, Planned> layers, again;
+    const auto key_of = [&](std::uint32_t number, bool keeps_input) {
       pass.kind = model.kind(number);
       split.load = spec.load(model, number, place);
-      return std::pair{pass.kind, split.load ? number : 0};
+      return std::tuple{pass.kind, split.load ? number : 0, keeps_input};
     };
-    const auto layer = [&](SlotPlan& plan, std::uint32_t number) {
-      const auto key = key_of(number);
+    const auto layer = [&](SlotPlan& plan, std::uint32_t number, bool runs_again) {
+      const bool keeps_input = spec.form.keep_gathered && !runs_again;
+      const auto key = key_of(number, keeps_input);
       auto found = layers.find(key);
       if (found == layers.end())
-        found = layers.emplace(key, Planned(plan_layer(model, timer, pass, split, direction), pass.kind, spec, timer))
+        found = layers
+                    .emplace(key, Planned(plan_layer(model, timer, pass, split, direction), pass.kind, keeps_input,
+                                          spec, timer))
                     .first;
       append(plan, found->second, number);
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
-      const auto key = key_of(number);
+      const auto key = key_of(number, spec.form.keep_gathered);
       auto found = again.find(key);
       if (found == again.end())
         found =
             again
                 .emplace(key, Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
-                                      pass.kind, spec, timer))
+                                      pass.kind, spec.form.keep_gathered, spec, timer))
                 .first;
       append(plan, found->second, number);
     };
@@ -128,7 +133,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       append(plan,
              Planned(head ? plan_head(model, timer, tokens, split, defers ? Direction::dgrad : direction)
                           : plan_embedding(model, timer, tokens, split, direction),
-                     0, spec, timer),
+                     0, false, spec, timer),
              SlotStep::kEnds);
     };
     // A rank receives its share of the activations; the slot begins with the gather of all of them.
@@ -157,7 +162,8 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       if (direction == Direction::forward) {
         if (is_sharded && !stage.first) gather(plan);
         if (stage.first) end(plan, false);
-        for (std::uint32_t l = stage.first_layer; l < last; ++l) layer(plan, l);
+        for (std::uint32_t l = stage.first_layer; l < last; ++l)
+          layer(plan, l, spec.form.recompute == transformer::Recompute::full && spec.recomputed_with(stage, l).end > 0);
         if (stage.last) end(plan, true);
         reduce_maxima(plan, stage.layers);
       } else {
@@ -169,7 +175,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
           const LayerRange group = spec.recomputed_with(stage, l);
           if (transformer::has_dgrad(direction) && l + 1 == group.end)
             for (std::uint32_t g = group.begin; g < group.end; ++g) recompute(plan, g);
-          layer(plan, l);
+          layer(plan, l, false);
         }
         if (stage.first) end(plan, false);
         if (transformer::has_dgrad(direction)) reduce_maxima(plan, stage.layers);

@@ -109,8 +109,13 @@ void TrainingStep::emit_next_step(Emission& e) {
   }
   if (divided_ != nullptr) divided_->before_step(p, index, detail, step, e.slot.kind);
   emit_step(p, index, detail, step, i == e.begins, e.ended());
-  if ((e.completes || e.before_head) && step.layer != SlotStep::kEnds)
-    for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, step.layer}] = programs_.last(rank);
+  if (e.completes || e.before_head) {
+    const bool is_head = step.layer == SlotStep::kEnds && e.layer_ends.empty();
+    const std::uint32_t layer =
+        step.layer == SlotStep::kEnds ? plans_.stage(e.slot.stage).first_layer : step.layer;  // with the embedding
+    if (!is_head)
+      for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, layer}] = programs_.last(rank);
+  }
   if (divided_ != nullptr && e.gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
   if (divided_ != nullptr && e.ended()) add_gradients(divided_->end_slot(p));
 }

@@ -236,7 +236,9 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.pp_overlap = written.pp_overlap_key.value_or(
       needs_overlap || written.overlap_moe || software.pp_overlap == PipelineOverlap::all ||
       (software.pp_overlap == PipelineOverlap::interleaved && spec.virtual_stages() > 1));
-  spec.bucket_parameters = written.bucket_key.value_or(software.bucket(spec.replicas()));
+  constexpr std::uint64_t kEachLayer = 1;
+  spec.bucket_parameters =
+      written.bucket_key.value_or(spec.zero_stage >= 2 ? kEachLayer : software.bucket(spec.replicas()));
   spec.gradients = software.gradients == GradientFormat::fp32 ? DataType::tf32 : weights;
   spec.form.gradients = spec.gradients;
   if (spec.zero_stage < 2 && spec.gtp() == 1) spec.form.gradient_sum = software.gradient_sum;

@@ -185,7 +185,7 @@ Record<TrainingSection> training_record() {
       .fallback(kOfSoftware);
   r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
       .none_or(1, 1e12)
-      .fallback(kOfSoftware);
+      .fallback("zero_stage 2 and 3: a bucket for each layer; otherwise of the software");
   r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .fallback(kOfSoftware);
