@@ -10,7 +10,8 @@
 // Over several servers there are two trees, each for half the channels and bytes. No server is an inner node of both.
 //
 // An all-reduce moves S(1 + 1/n) per member and direction. All-gather has no scatter and reduce; reduce-scatter has no
-// multicast.
+// multicast. If vectors are registered with the switches, nothing is copied, members exchange flags only once, and threads
+// load what they store to the switch, or load sums from it.
 #include "collective/program.h"
 
 namespace railyard::collective {
@@ -22,6 +23,7 @@ class Nvls final : public Program {
   Nvls(const CollectiveSpec& spec, const Group& group)
       : Program(kThreads * trees_of(spec, group), std::max(group.members_per_server(), 1 + kMostChildren)),
         operation_(spec.operation),
+        registered_(spec.registered),
         local_(group.members_per_server()),
         servers_(group.servers()) {
     const std::uint32_t trees = trees_of(spec, group);
@@ -41,7 +43,7 @@ class Nvls final : public Program {
     const std::uint32_t chunks = halves_[number / kThreads].chunks, thread = number % kThreads;
     const bool reduces = operation_ != Operation::all_gather, gathers = operation_ != Operation::reduce_scatter;
     switch (thread) {
-      case kScatter: return reduces ? chunks : 0;
+      case kScatter: return !reduces ? 0 : registered_ ? 1 : chunks;
       case kReduce: return reduces ? chunks : 0;
       case kUp:
       case kDown: return servers_ > 1 ? chunks : 0;
@@ -56,15 +58,17 @@ class Nvls final : public Program {
     const std::uint32_t server = member / local_, head = member % local_;
     const Range mine = half.range.part(local_, head).part(half.chunks, index);
     const BinaryTree& tree = half.tree;
+    action.continues = registered_ && index > 0;
     const auto on_server = [&](std::uint32_t s) { return s * local_ + head; };
     switch (thread) {
       case kScatter:
-        action.work_bytes = mine.bytes * local_;
+        action.work_bytes = copied(mine.bytes * local_);
         for (std::uint32_t k = 0; k < local_; ++k)
           action.send_flag(server * local_ + (head + k) % local_, base + kReduce, head);
         break;
       case kReduce: {
-        action.wait(0, local_, index + 1);
+        action.wait(0, local_, registered_ ? 1 : index + 1);
+        action.work_bytes = loaded(mine.bytes);
         const std::uint32_t next = operation_ == Operation::reduce_scatter ? kGather : servers_ > 1 ? kUp : kMulticast;
         action.transfers.push_back({Transfer::Kind::reduce, member, base + next, 0, mine});
         break;
@@ -85,15 +89,16 @@ class Nvls final : public Program {
         break;
       case kMulticast:
         if (operation_ != Operation::all_gather) action.wait(0, 1, index + 1);
+        action.work_bytes = loaded(mine.bytes);
         action.transfers.push_back({Transfer::Kind::multicast, member, base + kGather, head, mine});
         break;
       default:  // gather
         if (operation_ == Operation::reduce_scatter) {
           action.wait(0, 1, index + 1);
-          action.work_bytes = mine.bytes;
+          action.work_bytes = copied(mine.bytes);
         } else {
           action.wait(0, local_, index + 1);
-          action.work_bytes = mine.bytes * local_;
+          action.work_bytes = copied(mine.bytes * local_);
         }
     }
   }
@@ -111,7 +116,12 @@ class Nvls final : public Program {
     return group.servers() > 1 && spec.channels > 1 ? 2 : 1;
   }
 
+  Bytes copied(Bytes bytes) const { return registered_ ? 0 : bytes; }
+  /// By the threads of a CTA, at the rate of a channel.
+  Bytes loaded(Bytes bytes) const { return registered_ ? bytes : 0; }
+
   Operation operation_;
+  bool registered_;
   std::uint32_t local_, servers_;
   std::vector<Half> halves_;
 };

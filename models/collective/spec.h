@@ -90,6 +90,7 @@ struct CollectiveSpec {
   std::uint32_t barriers_before = 0;  ///< one-shot and two-shot: exchanges of flags before the data
   std::uint32_t barriers_after = 0;
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
+  bool registered = false;       ///< nvls: members' vectors are where the switches reach them, so nothing is copied
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
   Time launch;    ///< from the entry to the first action
@@ -100,7 +101,7 @@ struct CollectiveSpec {
   /// All fields, to compare and to sort by.
   auto key() const {
     return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
-                                          slots, barriers_before, barriers_after, both_directions, one_way,
+                                          slots, barriers_before, barriers_after, both_directions, registered, one_way,
                                           traffic_class, launch, host, shares.key()),
                           cost.key());
   }

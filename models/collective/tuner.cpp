@@ -25,6 +25,8 @@ constexpr double kProxyUs = 2, kSimplePosts = 2;
 // neighbours.
 constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
 constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
+// Userbuffers: a CTA has 1024 threads, each of which has eight words of 16 bytes under way (MAX_THREADS, UNROLL_MC).
+constexpr Bytes kRegisteredBytesInFlight = 1024 * 8 * 16;
 constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
 // Sends and receives. The step is NCCL_P2P_NVL_CHUNKSIZE, or NCCL_P2P_PCI_CHUNKSIZE and NCCL_P2P_NET_CHUNKSIZE. A part is
 // what a channel carries of a message: at least and at most these shares of a step, inside a server and beyond.
@@ -235,6 +237,24 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
       request, site, static_cast<double>(plan.threads) / kNcclMostThreads[static_cast<std::size_t>(plan.protocol)]);
 }
 
+bool runs_registered(const CollectiveRequest& request, const Site& site) {
+  const bool moves_shards =
+      request.operation == Operation::all_gather || request.operation == Operation::reduce_scatter;
+  return request.registered && moves_shards && site.multicast && site.servers == 1;
+}
+
+void plan_registered(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
+  const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
+  spec.algorithm = Algorithm::nvls;
+  spec.registered = true;
+  spec.channels = site.most_channels > 0 ? site.most_channels : c.nvls_channels;
+  spec.chunk_bytes = kRegisteredBytesInFlight;
+  spec.cost.step = Time::nanoseconds(c.custom_fence_ns);
+  // The latency of a load from a peer stands for that of a load of a sum.
+  spec.cost.channel_rate = Rate::gb_per_s(static_cast<double>(kRegisteredBytesInFlight) / c.custom_pull_ns);
+  spec.launch = us(launch_us(*site.gpu, request.in_graph));
+}
+
 bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
   const Bytes most = custom_kernel(request.engine, site).most();
   return request.operation == Operation::all_reduce && most > 0 && request.bytes <= most;
@@ -346,6 +366,8 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   const bool shots = request.algorithm == Algorithm::one_shot || request.algorithm == Algorithm::two_shot;
   if (shots || has_custom_kernel(request, site)) {
     plan_custom(spec, request, site);
+  } else if (runs_registered(request, site)) {
+    plan_registered(spec, request, site);
   } else {
     plan_nccl(spec, request, group, site);
   }

@@ -6,6 +6,10 @@
 // these constants for the choice, not for prediction; the simulated fabric gives the time of the chosen collective.
 // Then the numbers of channels and threads shrink until each has enough work (src/enqueue.cc). Serving engines have an
 // all-reduce of their own for small vectors inside one server (engine.h).
+//
+// TransformerEngine's userbuffers: vectors are registered with the switches, so an all-gather is one multicast store of each
+// member, and a reduce-scatter one load of a sum, without copies or flags between chunks (NVIDIA/TransformerEngine
+// common/comm_gemm_overlap/userbuffers/userbuffers.cu, ..._gpu_mc_ag and ..._gpu_mc_rs_oop).
 #pragma once
 
 #include <optional>
@@ -30,8 +34,10 @@ struct CollectiveRequest {
   std::optional<Protocol> protocol;
   NcclVersion nccl_version = NcclVersion::v2_29;  ///< of sends and receives
   bool nvls = true;                               ///< the library may reduce in the NVSwitches
-  std::uint32_t most_channels = 0;                ///< NCCL_MAX_CTAS; 0: no limit
-  bool in_graph = false;                          ///< launched by a CUDA graph instead of from a stream
+  /// All-gathers and reduce-scatters inside a server whose switches multicast run as TransformerEngine's userbuffers.
+  bool registered = false;
+  std::uint32_t most_channels = 0;  ///< NCCL_MAX_CTAS; 0: no limit
+  bool in_graph = false;            ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
 };
 

@@ -35,6 +35,27 @@ RECIPES = (
     ("long-sequence", r"Llama2-7B long-seq 256K", "", {"gbs": "16", "mbs": "1"}),
 )
 
+# SMs of the collectives of TP overlap, where a recipe has others than Transformer Engine: words of the model; of qkv_dgrad, qkv_wgrad, fc1_dgrad
+# and fc1_wgrad (bulk), proj_fprop and fc2_fprop (pipelined; None: a ring, for which the default stands). All on H100.
+# NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py; nemo megatron: NVIDIA/dgxc-benchmarking v24.11.1,
+# gpt3_175b_hydra.yaml. The recipes of Nemotron have the default on H100.
+COMM_SMS = (
+    (r"llama.?[23](\.1)?[ _-]70b", (4, 24, 2, 4, 24, 16)),
+    (r"llama3\.1[ _]405b", (2, 24, 2, 2, 24, 8)),
+    (r"nemo megatron", (4, 8, 2, 4, 24, 20)),
+    (r"gpt-?3.175b", (4, 4, 2, 4, 24, None)),
+    (r"gpt-?3.20b", (8, 16, 4, 16, 16, 24)),
+)
+COMM_PRODUCTS = ("qkv_dgrad", "qkv_wgrad", "fc1_dgrad", "fc1_wgrad", "proj_fprop", "fc2_fprop")
+
+
+def userbuffers(row: Row) -> str | dict:
+    """tp_overlap of NVIDIA's recipe."""
+    sms = next((sms for model, sms in COMM_SMS if re.search(model, row["model"], re.IGNORECASE)), None)
+    if not sms or "H100" not in row["system"]:
+        return "userbuffers"
+    return {"default": "userbuffers"} | {product: {"method": "userbuffers", "comm_sms": count} for product, count in zip(COMM_PRODUCTS, sms) if count}
+
 
 def filled(row: Row) -> Row:
     """The row with the published values of its empty columns."""

@@ -21,6 +21,7 @@ from dataclasses import replace
 from .rows import Row, Unmapped
 from .served_models import number
 from .training_models import Shape, shape_of
+from .training_recipes import userbuffers
 from .training_steps import Step
 
 # "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
@@ -93,7 +94,7 @@ def nvidia(row: Row, stack: str, fp32_gradients: bool, overlap: bool = True) -> 
     tp = row.integer("tp") or 1
     fsdp = re.search(r"FSDP=([1-9]\d*)", row["extra"])
     return step(row, stack, "megatron_core", fp32_gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
-                tp_overlap="userbuffers" if overlap and tp > 1 else "none", options={"dp_overlap": True})
+                tp_overlap=userbuffers(row) if overlap and tp > 1 else "none", options={"dp_overlap": True})
 
 
 def megatron_core(row: Row) -> Step:

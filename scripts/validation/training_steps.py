@@ -58,7 +58,7 @@ class Step:
     zero_stage: int = 0
     recompute: str = "none"
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
-    tp_overlap: str = "none"
+    tp_overlap: str | dict = "none"
     recipe: str = ""  # fp8: of its scales; empty: the default
     options: dict = field(default_factory=dict)  # further keys of the workload
 

@@ -189,6 +189,34 @@ BOOST_AUTO_TEST_CASE(in_switch_all_reduce_moves_the_vector_and_an_nth) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(registered_vectors_cross_once_without_copies) {
+  // A gather: members store their part once, and get all parts. A scatter: the switch reads all of each vector for sums, of which
+  // members get their part.
+  for (const Operation operation : {Operation::all_gather, Operation::reduce_scatter}) {
+    const bool gathers = operation == Operation::all_gather;
+    for (const std::uint32_t n : {2u, 4u, 8u}) {
+      const Link link;
+      CollectiveSpec spec = chunked(operation, Algorithm::nvls, kBytes / n / 16);
+      spec.registered = true;
+      CollectiveStar star(n, link.direction(), 1000);
+      const Time took = star.run_once(spec);
+      const Bytes flags = gathers ? 0 : (n - 1) * collective::kFlagBytes;  // once, not for each chunk
+      for (std::uint32_t m = 0; m < n; ++m) {
+        BOOST_TEST(star.sent(m) == (gathers ? kBytes / n : kBytes) + flags);
+        BOOST_TEST(star.received(m) == (gathers ? kBytes : kBytes / n) + flags);
+      }
+      BOOST_TEST((took >= link.line(kBytes)));
+      BOOST_TEST(took.seconds() == link.line(kBytes).seconds(), boost::test_tools::tolerance(0.15));
+      // Few CTAs: a member's part at their rate.
+      spec.cost.channel_rate = gb(1);
+      spec.channels = 2;
+      CollectiveStar few(n, link.direction(), 1000);
+      BOOST_TEST(few.run_once(spec).seconds() == gb(2).time_for(kBytes / n).seconds(),
+                 boost::test_tools::tolerance(0.15));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_byte_that_an_algorithm_needs_crosses_the_links) {
   struct Case {
     Operation operation;

@@ -14,17 +14,17 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_a
 METHODS = ["none", "ring", "pipelined", "bulk", "decomposed", "fused", "userbuffers"]
 
 
-def scenario(folder, **keys):
+def scenario(folder, platform="dgx_h100", **keys):
     (folder / "model.json").write_text(json.dumps(MODEL))
     workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": 2, "tp": TP, "sequence_parallel": True, "launch": "graph",
                 "nvls": False, "grad_norm": "none"} | keys
     path = folder / "scenario.yaml"
-    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    path.write_text(json.dumps({"schema_version": 1, "platform": platform, "model": {"config": "model.json"}, "workload": workload}))
     return path
 
 
-def step(folder, *options, out="out", **keys):
-    succeed("dgx_h100", scenario(folder, **keys), "--out", folder / out, "--quiet", *options)
+def step(folder, *options, out="out", platform="dgx_h100", **keys):
+    succeed(platform, scenario(folder, platform, **keys), "--out", folder / out, "--quiet", *options)
     return folder / out
 
 
@@ -34,9 +34,10 @@ def tp_bytes(out):
 
 @pytest.mark.parametrize("keys", [{}, {"recompute": "full"}, {"keep_gathered": True}, {"pp": 2, "tp": 4, "schedule": "zb_h1"}, {"steps": 2}])
 def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
+    """On A100, whose switches do not multicast."""
     sent = {}
     for method in METHODS:
-        out = step(tmp_path, out=method, tp_overlap=method, **keys)
+        out = step(tmp_path, out=method, platform="dgx_a100", tp_overlap=method, **keys)
         sent[method] = tp_bytes(out)
         metrics = summary(out)["metrics"]
         for row in rows(out / "ranks.csv"):
@@ -49,16 +50,25 @@ def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
 
 @pytest.mark.parametrize("keys, passes", [({}, 3), ({"recompute": "full"}, 4), ({"pp": 2, "tp": 2, "schedule": "zb_h1"}, 3)])
 def test_methods_move_the_same_bytes_where_ranks_divide_weights(keys, passes, tmp_path):
-    """A run ends with an error if a product begins before its matrix has landed."""
+    """On A100. A run ends with an error if a product begins before its matrix has landed."""
     traffic, steps = set(), {}
     for method in METHODS:
-        out = step(tmp_path, out=method, tp_overlap=method, **{"tp": 4, "gtp": {"size": 2}} | keys)
+        out = step(tmp_path, out=method, platform="dgx_a100", tp_overlap=method, **{"tp": 4, "gtp": {"size": 2}} | keys)
         traffic.add(tuple((row["class"], row["bytes"]) for row in summary(out)["traffic"]))
         metrics = summary(out)["metrics"]
         assert metrics["gtp"]["bytes_per_element"] == 2 * passes
         steps[method] = metrics["step_s"]
     assert len(traffic) == 1
-    assert steps["fused"] < steps["decomposed"] < steps["ring"] < steps["none"]
+    assert steps["fused"] < min(steps["decomposed"], steps["ring"]) and max(steps["decomposed"], steps["ring"]) < steps["none"]
+
+
+def test_switches_that_multicast_take_each_vector_once(tmp_path):
+    """Without them each rank sends its part to all others. bulk multicasts the scatters beside wgrad."""
+    none, bulk = (tp_bytes(step(tmp_path, out=method, tp_overlap=method, keep_gathered=True)) for method in ("none", "bulk"))
+    vector = TOKENS * HIDDEN * 2
+    scatters = 2 * 2 * LAYERS  # of a part, micro-batch and layer
+    flags = scatters * TP * (TP - 1) * 16
+    assert none - bulk == scatters * (TP - 2) * vector - flags
 
 
 def test_userbuffers_hide_most_traffic_of_long_products(tmp_path):
@@ -118,6 +128,18 @@ def test_tokens_in_the_order_of_ranks_are_copied_for_gradients_of_weights(tmp_pa
         assert saved_s(*products) == pytest.approx(0, abs=0.25 * forward)  # less than one copy
 
 
+def test_sms_of_the_collectives_of_a_product(tmp_path):
+    """The product beside gets the others. Multicast in the switches needs few: a scatter on 4 takes as long as on 16, if nothing else is there."""
+    alike = step(tmp_path, out="alike", tp_overlap={"fc1_wgrad": {"method": "bulk", "comm_sms": 16}})
+    word = step(tmp_path, out="word", tp_overlap={"fc1_wgrad": "bulk"})
+    assert (alike / "jobs.csv").read_bytes() == (word / "jobs.csv").read_bytes()
+    few = step(tmp_path, out="few", tp_overlap={"fc1_wgrad": {"method": "userbuffers", "comm_sms": 4}})
+    assert tp_bytes(few) == tp_bytes(word)
+    fewer, more = (summary(out)["metrics"] for out in (few, word))
+    assert fewer["kernels_s"] < 0.99 * more["kernels_s"]
+    assert fewer["step_s"] < more["step_s"]
+
+
 def test_narrow_gathers_overlap_too(tmp_path):
     precision = {"gemm": "fp8", "recipe": "delayed"}
     none, ring = (summary(step(tmp_path, out=method, tp_overlap=method, precision=precision))["metrics"] for method in ("none", "ring"))
@@ -154,6 +176,10 @@ def test_libraries_with_priorities_of_their_own(keys, tmp_path):
     ({"tp_overlap": "rings"}, "workload.tp_overlap", "did you mean 'ring'?"),
     ({"tp_overlap": {"fc3_fprop": "ring"}}, "workload.tp_overlap", "did you mean 'fc1_fprop'?"),
     ({"tp_overlap": {"proj_fprop": "ring"}}, "workload.tp_overlap.proj_fprop", "accepted: none, pipelined, decomposed, fused, userbuffers"),
+    ({"tp_overlap": {"fc1_wgrad": {"method": "ring"}}}, "workload.tp_overlap.fc1_wgrad.method", "accepted: none, bulk, userbuffers"),
+    ({"tp_overlap": {"fc1_fprop": {"method": "ring", "comm_sms": 4}}}, "workload.tp_overlap.fc1_fprop.comm_sms", "needs method: pipelined or bulk"),
+    ({"tp_overlap": {"fc1_wgrad": {"method": "bulk", "comm_sms": 132}}}, "workload.tp_overlap", "its collectives use 132 SMs, but H100-SXM5-80GB has 132"),
+    ({"tp_overlap": {"fc1_wgrad": {"comm_sms": 4}}}, "workload.tp_overlap.fc1_wgrad.method", "is required"),
     ({"tp_overlap": {"fc2_wgrad": "bulk"}}, "workload.tp_overlap.fc2_wgrad", "accepted: none, userbuffers"),
     ({"tp_overlap": "ring", "sequence_parallel": False}, "workload.tp_overlap", "needs sequence_parallel: true"),
     ({"tp_overlap": "pipelined", "seq_tokens": 4104}, "workload.tp_overlap", "4 pieces for tp 8, but a micro-batch of a rank has 4104 tokens"),

@@ -114,7 +114,8 @@ class Coupler {
     product.bytes = collective.bytes;
     product.gpu = &gpu_;
     CoupledStep& step = out_.emplace_back(collective);
-    step.coupled = std::make_shared<const linear::ProductPlan>(plan_of(product, *method_of(use), TpOverlap::kOptions));
+    step.coupled =
+        std::make_shared<const linear::ProductPlan>(plan_of(product, *method_of(use), spec_.tp_overlap.options(use)));
     step.use = use;
     step.flops = whole.flops;
   }
@@ -123,17 +124,17 @@ class Coupler {
   void beside_bulk(const LayerStep& collective) {
     if (!is_tp(collective) || out_.size() < 2) return;
     Segment kernels;
-    bool bulk = false;
+    std::uint32_t sms = 0;
     for (const NamedKernel& kernel : out_.back().layer.kernels.kernels) {
       const auto use = linear_use(kernel);
       const bool shares = use && spec_.tp_overlap.word(*use) == OverlapWord::bulk;
-      bulk |= shares;
-      const std::uint32_t most = gpu_.sm.count - TpOverlap::kOptions.comm_sms;
-      kernels.add(kernel.name, shares ? timer_.product(*use, kind_, spec_.rank_tokens(), most) : kernel.time);
+      if (shares) sms = spec_.tp_overlap.options(*use).comm_sms;
+      kernels.add(kernel.name,
+                  shares ? timer_.product(*use, kind_, spec_.rank_tokens(), gpu_.sm.count - sms) : kernel.time);
     }
-    if (!bulk) return;
+    if (sms == 0) return;
     out_.back().layer.kernels = kernels;
-    out_[out_.size() - 2].comm_sms = TpOverlap::kOptions.comm_sms;
+    out_[out_.size() - 2].comm_sms = sms;
   }
 
   const std::uint32_t kind_;  ///< of the layer

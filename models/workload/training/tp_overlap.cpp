@@ -47,7 +47,7 @@ void TpOverlap::set_all(OverlapWord word) {
 }
 
 OverlapWord TpOverlap::word(LinearUse use) const {
-  const auto product = static_cast<std::size_t>(use.linear) * 3 + static_cast<std::size_t>(use.product);
+  const std::size_t product = place_of(use);
   if (product >= kProducts) return OverlapWord::none;  // embedding and head
   return words_[product] == OverlapWord::userbuffers ? of_userbuffers(use) : words_[product];
 }
@@ -60,6 +60,20 @@ std::optional<linear::Method> TpOverlap::method(LinearUse use) const {
     case OverlapWord::fused: return linear::Method::fused;
     default: return {};
   }
+}
+
+linear::Options TpOverlap::options(LinearUse use) const {
+  linear::Options options = kOptions;
+  if (const std::uint32_t sms = comm_sms_[place_of(use)]; sms > 0) options.comm_sms = sms;
+  return options;
+}
+
+std::uint32_t TpOverlap::most_comm_sms() const {
+  std::uint32_t most = 0;
+  for (std::size_t p = 0; p < kProducts; ++p)
+    if (const OverlapWord found = word(use_of(p)); found == OverlapWord::pipelined || found == OverlapWord::bulk)
+      most = std::max(most, options(use_of(p)).comm_sms);
+  return most;
 }
 
 bool TpOverlap::any() const {

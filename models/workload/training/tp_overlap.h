@@ -43,10 +43,16 @@ class TpOverlap {
   void set_all(OverlapWord word);
   /// @pre accepts()
   void set(std::size_t product, OverlapWord word) { words_[product] = word; }
+  /// SMs of the collectives of a product with pipelined or bulk.
+  void set_comm_sms(std::size_t product, std::uint32_t sms) { comm_sms_[product] = sms; }
   /// Never userbuffers: its method.
   OverlapWord word(transformer::LinearUse use) const;
   /// How the product and the collective before or after it run; none: one after the other.
   std::optional<linear::Method> method(transformer::LinearUse use) const;
+  /// For the method.
+  linear::Options options(transformer::LinearUse use) const;
+  /// The most of any product with pipelined or bulk.
+  std::uint32_t most_comm_sms() const;
   bool any() const;
   /// Whether a product has this method.
   bool uses(OverlapWord method) const;
@@ -58,7 +64,12 @@ class TpOverlap {
   static constexpr linear::Options kOptions{};  ///< TransformerEngine's defaults
 
  private:
+  static std::size_t place_of(transformer::LinearUse use) {
+    return static_cast<std::size_t>(use.linear) * 3 + static_cast<std::size_t>(use.product);
+  }
+
   std::array<OverlapWord, kProducts> words_{};
+  std::array<std::uint32_t, kProducts> comm_sms_{};  ///< 0: TransformerEngine's default
 };
 
 }  // namespace railyard::workload::training

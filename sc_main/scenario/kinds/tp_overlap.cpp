@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sc_main/scenario/table/render.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -30,11 +31,52 @@ OverlapWord read_word(const std::vector<std::string>& words, const Node& node, c
   return static_cast<OverlapWord>(found - kOverlapWordNames.begin());
 }
 
+/// A product with options of its method.
+struct ProductSection {
+  OverlapWord method = OverlapWord::none;
+  std::optional<std::uint32_t> comm_sms;
+};
+
+Record<ProductSection> product_record(std::size_t product) {
+  Record<ProductSection> r;
+  r.custom(
+       "method", "how the product overlaps with its collective", "as for a product",
+       [product] {
+         return nlohmann::json{{"enum", words_for(product)}};
+       },
+       [product](ProductSection& section, const Node& node, const std::string& path) {
+         section.method = read_word(words_for(product), node, path);
+       })
+      .required();
+  r.add("comm_sms", &ProductSection::comm_sms, "pipelined, bulk: SMs of the collective, which the product leaves free")
+      .range(1, 1024)
+      .fallback("16");
+  return r;
+}
+
+void read_product(TpOverlap& overlap, std::size_t product, const Node& node, const std::string& path) {
+  if (node.kind != Node::Kind::mapping) {
+    overlap.set(product, read_word(words_for(product), node, path));
+    return;
+  }
+  ProductSection section;
+  product_record(product).read(section, node, path);
+  overlap.set(product, section.method);
+  if (!section.comm_sms) return;
+  const OverlapWord word = overlap.word(TpOverlap::use_of(product));
+  if (word != OverlapWord::pipelined && word != OverlapWord::bulk)
+    throw InputError(node.find("comm_sms")->origin,
+                     path + ".comm_sms: needs method: pipelined or bulk; this method uses no SMs of its own");
+  overlap.set_comm_sms(product, *section.comm_sms);
+}
+
 }  // namespace
 
 nlohmann::json tp_overlap_schema() {
   nlohmann::json products = {{kDefault, {{"enum", words_of(kOverlapWordNames)}}}};
-  for (std::size_t p = 0; p < TpOverlap::kProducts; ++p) products[TpOverlap::name_of(p)] = {{"enum", words_for(p)}};
+  for (std::size_t p = 0; p < TpOverlap::kProducts; ++p)
+    products[TpOverlap::name_of(p)] = {
+        {"anyOf", {{{"enum", words_for(p)}}, schema_of_fields(product_record(p).fields(), false)}}};
   return {{"anyOf",
            {{{"enum", words_of(kOverlapWordNames)}},
             {{"type", "object"}, {"properties", products}, {"additionalProperties", false}}}}};
@@ -56,7 +98,7 @@ TpOverlap read_tp_overlap(const Node& node, const std::string& path) {
       throw InputError(entry.origin, path + ": unknown key " + in_quotes(entry.key) + suggestion(entry.key, names));
     if (entry.key == kDefault) continue;
     const auto product = static_cast<std::size_t>(found - names.begin()) - 1;
-    overlap.set(product, read_word(words_for(product), *entry.value, path + "." + entry.key));
+    read_product(overlap, product, *entry.value, path + "." + entry.key);
   }
   return overlap;
 }
@@ -80,9 +122,9 @@ void resolve_tp_overlap(workload::training::TrainingSpec& spec, const std::optio
   if (spec.tp_overlap.uses(OverlapWord::pipelined) && tokens % pieces != 0)
     refuse("pipelined needs tokens in " + std::to_string(TpOverlap::kOptions.splits) + " pieces for tp " +
            std::to_string(spec.tp()) + ", but a micro-batch of a rank has " + std::to_string(tokens) + " tokens");
-  if (TpOverlap::kOptions.comm_sms >= group.gpu.sm.count)
-    refuse("its collectives use " + std::to_string(TpOverlap::kOptions.comm_sms) + " SMs, but " + group.gpu.name +
-           " has " + std::to_string(group.gpu.sm.count));
+  if (const std::uint32_t most = spec.tp_overlap.most_comm_sms(); most >= group.gpu.sm.count)
+    refuse("its collectives use " + std::to_string(most) + " SMs, but " + group.gpu.name + " has " +
+           std::to_string(group.gpu.sm.count));
   if (!spec.tp_overlap.has_userbuffers()) return;
   for (std::uint32_t r = 0; r < spec.ranks(); r += spec.tp()) {
     const std::uint32_t server = spec.placement[r] / machine.board.gpus;

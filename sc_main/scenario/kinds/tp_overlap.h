@@ -9,7 +9,7 @@
 namespace railyard::scenario {
 
 nlohmann::json tp_overlap_schema();
-/// A word for all products, or a mapping of products to words.
+/// A word for all products, or a mapping of products to words, or to mappings of `method` and `comm_sms`.
 workload::training::TpOverlap read_tp_overlap(const Node& node, const std::string& path);
 /// Sets what the spec overlaps; `written` or the software's word.
 /// @pre sizes, tokens, placement, form and software are set

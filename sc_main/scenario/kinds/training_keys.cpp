@@ -169,7 +169,8 @@ Record<TrainingSection> training_record() {
        "sequence_parallel: how products overlap with their collectives, for all of them or by product (default and "
        "qkv, proj, fc1, fc2 with _fprop, _dgrad, _wgrad). ring, decomposed, fused: with the gather before a product; "
        "pipelined, decomposed, fused: with the reduce-scatter after it; bulk: collectives beside the products of qkv "
-       "and fc1 backward; userbuffers: Transformer Engine's choice for each",
+       "and fc1 backward; userbuffers: Transformer Engine's choice for each. A mapping {method: pipelined or bulk, "
+       "comm_sms: N} in place of a product's word gives its collectives N SMs, otherwise 16",
        "none, ring, pipelined, bulk, decomposed, fused or userbuffers; or a mapping of products to them",
        tp_overlap_schema,
        [](Section& section, const Node& node, const std::string& path) {
