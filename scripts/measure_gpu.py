@@ -6,7 +6,7 @@
 
 The kernels: matrix products in a CUDA graph (with five weight matrices in turn, so that none stays in L2), gradients of weights, alone
 and added to those of earlier micro-batches, prefill and decode attention, large and small copies launched from a stream and from a graph,
-and a matrix product beside a copy or, with several ranks, beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
+copies by few thread blocks (Triton), and a matrix product beside a copy or, with several ranks, beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
 """
 
 import csv
@@ -31,6 +31,8 @@ CACHES = ((1, 1024), (1, 8192), (1, 32768), (16, 1024), (16, 8192), (64, 1024), 
 SMALL_COPIES = (4096, 65536, 1 << 20, 1 << 22, 1 << 24)  # doubles
 GRADIENTS = ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336))  # of weights of Llama 3 8B
 TOKENS = (1024, 2048, 4096, 8192)
+BLOCKS = (1, 2, 4, 8, 16, 32)  # few, of 1024 threads with eight words of 16 bytes each, as in TransformerEngine's userbuffers
+BLOCK_WARPS, BLOCK_NUMBERS = 32, 1024 * 8 * 4  # numbers of 4 bytes
 BESIDE = ((4096, 8192, 8192), (8192, 8192, 8192))
 
 
@@ -120,6 +122,24 @@ class Measurement:
                 rate = 2 * doubles * 8 * LAUNCHES / self.timed(run)
                 yield {"kind": f"back-to-back small SCALE kernels, {launch}", "config": f"{doubles} doubles", "metric": "bandwidth"}, rate
 
+    def few_blocks(self):
+        import triton
+        import triton.language as tl
+
+        @triton.jit
+        def copy(source, target, rounds, NUMBERS: tl.constexpr):
+            for i in range(rounds):
+                at = (i * tl.num_programs(0) + tl.program_id(0)).to(tl.int64) * NUMBERS + tl.arange(0, NUMBERS)
+                tl.store(target + at, tl.load(source + at))
+
+        source = self.torch.zeros(LONG_COPY // 4, device=self.device, dtype=self.torch.int32)
+        target = self.torch.empty_like(source)
+        rounds = source.numel() // (BLOCK_NUMBERS * max(BLOCKS))
+        for blocks in BLOCKS:
+            seconds = self.timed(lambda: copy[(blocks,)](source, target, rounds, BLOCK_NUMBERS, num_warps=BLOCK_WARPS))
+            yield {"kind": "copy by few blocks", "config": f"{blocks} blocks of 1024 threads, 128 B each", "metric": "bandwidth"}, \
+                2 * 4 * BLOCK_NUMBERS * blocks * rounds / seconds
+
     def beside(self, collective):
         """A matrix product while a copy or an all-reduce runs in another stream, which starts first and ends last."""
         torch, side = self.torch, self.torch.cuda.Stream()
@@ -151,7 +171,8 @@ def parse_options():
 
 
 def lines_of(measurement, collective, options, source):
-    for part in (measurement.gemms(), measurement.gradients(), measurement.attention(), measurement.copies(), measurement.beside(collective)):
+    for part in (measurement.gemms(), measurement.gradients(), measurement.attention(), measurement.copies(), measurement.few_blocks(),
+                 measurement.beside(collective)):
         for columns, value in part:
             metric = columns.get("metric", "time")
             shown = (f"{value * 1e6:.6g}", "us") if metric == "time" else (f"{value * 1e-9:.6g}", "GB/s")

@@ -6,6 +6,7 @@ Rules, by `kind`:
   back-to-back small SCALE kernels   copies launched from a stream or a graph, of the bytes that `config` tells
   softmax, layernorm, gelu     torch calls that are waited for (LLMCompass): M x N, or n elements, in rows of 1024
   GPT-3 layer ...              the operations of a layer on one of four ranks, LLMCompass, torch
+  copy by few blocks           a constant of collectives, no kernel of the model
   ... op NAME                  Vidur's profiles: kernels of a layer of the model that the kind names, split by TP, as the profiler
                                timed them, without launches
 """
