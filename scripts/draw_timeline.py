@@ -6,7 +6,8 @@
       --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
 
 A track is PROCESS: TRACK, or PROCESS: COUNTER, as in docs/waveforms.md; --list prints the tracks of the run. In a glob, * matches
-anything; all other characters match themselves. Names of slices are drawn if there is room. Arrows are those of the file.
+anything; all other characters match themselves. Further tracks of messages that overlap (NAME 2, ...) are drawn only if there is
+one in the window. Names of slices are drawn if there is room. Arrows are those of the file.
 """
 
 import argparse
@@ -128,6 +129,12 @@ def chosen(tracks: dict[str, Track], globs: Sequence[str] | None) -> list[str]:
     return names
 
 
+def is_idle(name: str, tracks: dict[str, Track], x: Scale) -> bool:
+    """A further track of messages that overlap (NAME 2, ...), without one in the window."""
+    further = re.fullmatch(r"(.*) \d+", name)
+    return bool(further and further[1] in tracks and not any(start <= x.high and stop >= x.low for start, stop, _, _ in tracks[name].slices))
+
+
 def within(samples: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
     """Those of a window, with the values that it begins and ends with."""
     last = next((value for time, value in reversed(samples) if time <= begin), 0.0)
@@ -186,6 +193,7 @@ def draw(options: argparse.Namespace, tracks: dict[str, Track], arrows: Arrows) 
     last = max(max([stop for _, stop, _, _ in tracks[name].slices] + [time for time, _ in tracks[name].samples]) for name in names)
     begin, end = options.window or (0.0, last or 1.0)
     x = Scale(begin, end, max(map(text_width, names)) + 16, WIDTH - VALUES)
+    names = [name for name in names if not is_idle(name, tracks, x)]
     bottom = ROW * len(names) + 4
     tip = element("path", d="M0,0L8,4L0,8Z", class_="head")
     marker = element("marker", tip, id="head", viewBox="0 0 8 8", refX=7, refY=4, markerWidth=8, markerHeight=8, orient="auto", markerUnits="userSpaceOnUse")

@@ -73,6 +73,14 @@ def test_globs_choose_tracks_in_their_order(run):
     assert [word for word in words if ": " in word] == ["gpu1: stream compute", "gpu0: pp messages"]
 
 
+def test_further_tracks_without_a_message_in_the_window_are_left_out(run):
+    further = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": 4, "args": {"name": "pp messages 2"}},
+               {"ph": "X", "pid": 1, "tid": 4, "ts": 1200, "dur": 100, "cat": "pp", "name": "meanwhile"}]
+    drawn = [[word for word in picture(run(EVENTS + further), "--track", "gpu0: pp *", "--window", window)[0] if ": " in word]
+             for window in ("0us,0.9ms", "0us,1.25ms")]
+    assert drawn == [["gpu0: pp messages"], ["gpu0: pp messages", "gpu0: pp messages 2"]]
+
+
 def test_the_same_run_gives_the_same_picture(run):
     picture(run(EVENTS))
     before = (run(EVENTS) / "a.svg").read_bytes()
