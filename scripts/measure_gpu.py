@@ -134,7 +134,7 @@ class Measurement:
 
         source = self.torch.zeros(LONG_COPY // 4, device=self.device, dtype=self.torch.int32)
         target = self.torch.empty_like(source)
-        rounds = source.numel() // (BLOCK_NUMBERS * max(BLOCKS))
+        rounds = LONG_COPY // (4 * BLOCK_NUMBERS * max(BLOCKS))
         for blocks in BLOCKS:
             seconds = self.timed(lambda: copy[(blocks,)](source, target, rounds, BLOCK_NUMBERS, num_warps=BLOCK_WARPS))
             yield {"kind": "copy by few blocks", "config": f"{blocks} blocks of 1024 threads, 128 B each", "metric": "bandwidth"}, \

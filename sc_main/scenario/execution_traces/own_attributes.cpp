@@ -31,6 +31,7 @@ void visit(Spec& s, Visit&& number) {
   number(s.barriers_before, 0, 16);
   number(s.barriers_after, 0, 16);
   number(s.both_directions, 0, 1);
+  number(s.registered, 0, 1);
   number(s.one_way, 0, 1);
   number(s.traffic_class, 0, kTrafficClasses.size() - 1);
   number(s.shares.by_sender, 0, 1);
