@@ -273,6 +273,7 @@ void TraceExport::on_done(const Job& job) {
   node.set_start_time_micros(micros(job.begun_at()));
   node.set_duration_micros(micros(took));
   add(node, own::kStream).set_string_val(stream_name(job));
+  if (job.stream().comm_priority() == gpu::CommPriority::normal) add_flag(node, own::kNormalPriority, true);
   switch (job.kind()) {
     case JobKind::kernel: {
       const gpu::KernelChain& chain = *job.kernels();

@@ -22,7 +22,7 @@ std::vector<std::string> TracePlayer::streams(const Trace& trace) {
   std::size_t groups = 0;
   for (const RankTrace& rank : trace.ranks) groups = std::max(groups, rank.groups.size());
   for (std::size_t g = 0; g < groups; ++g) names.push_back(fmt::format("comm{}", g));
-  names.insert(names.end(), trace.streams.begin(), trace.streams.end());
+  for (const ExportedStream& stream : trace.streams) names.push_back(stream.name);
   return names;
 }
 
@@ -49,6 +49,9 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
       own_streams_(streams(*spec.trace).size() - spec.trace->streams.size()),
       jobs_(jobs_of(*spec.order)) {
   const Trace& trace = *spec_.trace;
+  for (Rank* rank : ranks_)
+    for (std::size_t s = 0; s < trace.streams.size(); ++s)
+      rank->stream(own_streams_ + s).set_comm_priority(trace.streams[s].comm_priority);
   for (const Meeting& meeting : spec_.order->meetings) {
     if (meeting.is_exchange || communicators_[meeting.group]) continue;
     const CommGroup& group = trace.groups[meeting.group];

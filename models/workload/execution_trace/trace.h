@@ -11,6 +11,7 @@
 
 #include "collective/spec.h"
 #include "gpu/kernels/kernel_chain.h"
+#include "gpu/stream.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::execution_trace {
@@ -76,11 +77,17 @@ struct CommGroup {
   std::vector<std::uint32_t> ranks;
 };
 
+/// A stream of a run that Railyard exported.
+struct ExportedStream {
+  std::string name;
+  gpu::CommPriority comm_priority = gpu::CommPriority::high;
+};
+
 struct Trace {
   std::vector<Program> programs;
   std::vector<RankTrace> ranks;
   std::vector<CommGroup> groups;
-  std::vector<std::string> streams;     ///< of a run that Railyard exported
+  std::vector<ExportedStream> streams;
   bool members_begin_together = false;  ///< see Executor
 
   const std::vector<TraceNode>& nodes(std::uint32_t rank) const { return programs[ranks[rank].program].nodes; }

@@ -245,11 +245,14 @@ TraceNode RankFile::converted(const chakra::Node& raw) {
 
 void RankFile::set_own(TraceNode& node, const Attributes& attributes) {
   if (const auto* name = attributes.find(own::kStream)) {
-    std::vector<std::string>& streams = trace_.streams;
+    std::vector<workload::execution_trace::ExportedStream>& streams = trace_.streams;
     const std::string stream = workload::execution_trace::plain_name(name->string_val());
-    const auto found = std::find(streams.begin(), streams.end(), stream);
+    const auto found =
+        std::find_if(streams.begin(), streams.end(), [&](const auto& known) { return known.name == stream; });
     node.stream = static_cast<std::uint32_t>(found - streams.begin()) + 1;
-    if (found == streams.end()) streams.push_back(stream);
+    if (found == streams.end())
+      streams.push_back({stream, attributes.find(own::kNormalPriority) != nullptr ? gpu::CommPriority::normal
+                                                                                  : gpu::CommPriority::high});
   }
   if (attributes.find(own::kDuration) != nullptr && (node.kind == NodeKind::compute || node.kind == NodeKind::host)) {
     node.duration = Time::fs(whole(node, attributes, own::kDuration, std::numeric_limits<std::int64_t>::max()));

@@ -13,9 +13,10 @@ namespace railyard::scenario::own {
 
 constexpr const char* kTogether = "railyard_members_begin_together";  ///< of a file; bool: see Executor
 constexpr const char* kDuration = "railyard_fs";                      ///< int64: femtoseconds
-constexpr const char* kStream = "railyard_stream";          ///< string: nodes of a stream run in the order of their ids
-constexpr const char* kKernels = "railyard_kernels";        ///< double list: numbers_of(chain)
-constexpr const char* kCollective = "railyard_collective";  ///< int64 list: numbers_of(spec)
+constexpr const char* kStream = "railyard_stream";  ///< string: nodes of a stream run in the order of their ids
+constexpr const char* kNormalPriority = "railyard_normal_priority";  ///< bool: its stream's claims of SMs have it
+constexpr const char* kKernels = "railyard_kernels";                 ///< double list: numbers_of(chain)
+constexpr const char* kCollective = "railyard_collective";           ///< int64 list: numbers_of(spec)
 /// int64 list: engine, queue pair, start of the engine in fs, traffic class; then rank and bytes of each message of a
 /// copy, which has no receive. A send by a copy engine has no messages in the list.
 constexpr const char* kCopy = "railyard_copy";
