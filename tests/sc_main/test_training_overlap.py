@@ -12,6 +12,7 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_a
          "intermediate_size": FFN, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000, "num_hidden_layers": LAYERS,
          "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 METHODS = ["none", "ring", "pipelined", "bulk", "decomposed", "fused", "userbuffers"]
+MULTICAST = {"dgx_h100": ["pipelined", "bulk", "userbuffers"], "dgx_a100": []}  # methods that do, where switches can
 
 
 def scenario(folder, platform="dgx_h100", **keys):
@@ -32,12 +33,13 @@ def tp_bytes(out):
     return next(row["bytes"] for row in summary(out)["traffic"] if row["class"] == "tp")
 
 
+@pytest.mark.parametrize("platform", MULTICAST)
 @pytest.mark.parametrize("keys", [{}, {"recompute": "full"}, {"keep_gathered": True}, {"pp": 2, "tp": 4, "schedule": "zb_h1"}, {"steps": 2}])
-def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
-    """On A100, whose switches do not multicast."""
+def test_methods_move_the_same_bytes_and_parts_add_up(keys, platform, tmp_path):
+    """Those that multicast move fewer."""
     sent = {}
     for method in METHODS:
-        out = step(tmp_path, out=method, platform="dgx_a100", tp_overlap=method, **keys)
+        out = step(tmp_path, out=method, platform=platform, tp_overlap=method, **keys)
         sent[method] = tp_bytes(out)
         metrics = summary(out)["metrics"]
         for row in rows(out / "ranks.csv"):
@@ -45,21 +47,27 @@ def test_methods_move_the_same_bytes_and_parts_add_up(keys, tmp_path):
             assert parts == pytest.approx(float(row["step_s"]), abs=1e-12)
         assert metrics["kernels_s"] <= metrics["step_s"]
     # NCCL sends smaller vectors by LL128, which adds 8 bytes to every 120.
+    multicast = {method: sent.pop(method) for method in MULTICAST[platform]}
     assert set(sent.values()) == {sent["none"]}
+    assert all(found <= sent["none"] for found in multicast.values())  # with zb_h1, nothing of bulk runs beside products
+    assert multicast.get("userbuffers", 0) < sent["none"]
 
 
+@pytest.mark.parametrize("platform", MULTICAST)
 @pytest.mark.parametrize("keys, passes", [({}, 3), ({"recompute": "full"}, 4), ({"pp": 2, "tp": 2, "schedule": "zb_h1"}, 3)])
-def test_methods_move_the_same_bytes_where_ranks_divide_weights(keys, passes, tmp_path):
-    """On A100. A run ends with an error if a product begins before its matrix has landed."""
+def test_methods_move_the_same_bytes_where_ranks_divide_weights(keys, passes, platform, tmp_path):
+    """A run ends with an error if a product begins before its matrix has landed."""
     traffic, steps = set(), {}
     for method in METHODS:
-        out = step(tmp_path, out=method, platform="dgx_a100", tp_overlap=method, **{"tp": 4, "gtp": {"size": 2}} | keys)
-        traffic.add(tuple((row["class"], row["bytes"]) for row in summary(out)["traffic"]))
+        out = step(tmp_path, out=method, platform=platform, tp_overlap=method, **{"tp": 4, "gtp": {"size": 2}} | keys)
+        if method not in MULTICAST[platform]:
+            traffic.add(tuple((row["class"], row["bytes"]) for row in summary(out)["traffic"]))
         metrics = summary(out)["metrics"]
         assert metrics["gtp"]["bytes_per_element"] == 2 * passes
         steps[method] = metrics["step_s"]
     assert len(traffic) == 1
     assert steps["fused"] < min(steps["decomposed"], steps["ring"]) and max(steps["decomposed"], steps["ring"]) < steps["none"]
+    assert platform == "dgx_a100" or steps["decomposed"] < steps["ring"]
 
 
 def test_switches_that_multicast_take_each_vector_once(tmp_path):
