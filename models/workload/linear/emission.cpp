@@ -17,8 +17,8 @@ Communicator& CoupledRanks::communicator(bool beside, std::uint32_t sms, std::ui
     request.root = root;
     if (sms > 0) {
       request.most_channels = sms;
-      request.registered = request.nvls = true;         // with NCCL_NVLS_ENABLE=0, too
-      request.protocol = collective::Protocol::simple;  // of what is no gather or scatter, and without multicast
+      request.registered = request.nvls = true;         // userbuffers do not read NCCL_NVLS_ENABLE
+      request.protocol = collective::Protocol::simple;  // of NCCL's kernels, which run all else
     }
     found = std::make_unique<Communicator>(ranks_, beside ? streams_.send : streams_.compute, request, fabric_);
     if (same_ != nullptr) found->share_reuse(*same_);

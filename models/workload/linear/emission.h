@@ -26,7 +26,7 @@ class CoupledRanks {
                transport::Fabric& fabric, const Communicator* same = nullptr);
 
   const std::vector<Rank*>& ranks() const { return ranks_; }
-  /// For collectives of so many CTAs, as userbuffers or in NCCL's Simple protocol; 0: NCCL's choice.
+  /// For collectives of at most so many CTAs: userbuffers, or NCCL's Simple protocol. 0: NCCL's choice of both.
   /// @param root  of a reduce
   Communicator& communicator(bool beside, std::uint32_t sms, std::uint32_t root = 0);
   /// Whether the ranks reach each other over NVLink. @pre the machine is elaborated
