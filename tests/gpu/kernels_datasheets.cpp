@@ -120,13 +120,18 @@ BOOST_AUTO_TEST_CASE(own_constants_go_before_the_familys) {
   BOOST_TEST(sheet.sm.throttle_us == gpu_datasheet("A100-PCIe-80GB").sm.throttle_us);
 }
 
-// The time of a prologue follows the clock.
+// What SMs execute follows their clock: prologues, and the steps of collectives.
 BOOST_AUTO_TEST_CASE(fixed_times_carry_over_as_clocks) {
   const OwnSheet own(kH100Facts + "family: A800-PCIe-80GB\n");
   const gpu::GpuDatasheet sheet = gpu_datasheet(own.path.string()), a100 = gpu_datasheet("A100-SXM4-80GB");
   const auto same = boost::test_tools::tolerance(1e-9);
   BOOST_TEST(sheet.kernel.gemm_fixed_us * 1830 == a100.kernel.gemm_fixed_us * 1410, same);
   BOOST_TEST(sheet.kernel.decode_attention_fixed_us * 1830 == a100.kernel.decode_attention_fixed_us * 1410, same);
+  BOOST_TEST(sheet.collective.launch_us * 1830 == a100.collective.launch_us * 1410, same);
+  BOOST_TEST(sheet.collective.ll_step_ns * 1830 == a100.collective.ll_step_ns * 1410, same);
+  BOOST_TEST(sheet.collective.custom_fence_ns * 1830 == a100.collective.custom_fence_ns * 1410, same);
+  BOOST_TEST(sheet.collective.simple_gb_per_s * 1410 == a100.collective.simple_gb_per_s * 1830, same);
+  BOOST_TEST(sheet.kernel.launch_us == a100.kernel.launch_us);
 }
 
 // Watts per peak FLOP, times the root of the tensor FLOP per SM and clock, for a family of another architecture: close

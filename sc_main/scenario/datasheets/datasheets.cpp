@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -148,12 +149,24 @@ void set_power_limit(Node& sheet, const Node& own, const Node& family) {
   if (!throttles) replace(sheet, own, "sm", "throttle_us", kThrottleUs);
 }
 
-/// Fixed times in which an SM executes instructions (prologues) follow its clock.
-void set_fixed_times(Node& sheet, const Node& own, const Node& family) {
+/// Times in which SMs execute instructions follow their clock, and so do rates that such times limit. See the family rule
+/// in docs/calibration.md.
+void set_by_clock(Node& sheet, const Node& own, const Node& family) {
+  constexpr std::array<const char*, 2> kKernelTimes = {"gemm_fixed_us", "decode_attention_fixed_us"};
+  constexpr std::array<const char*, 13> kCollectiveTimes = {
+      "launch_us",       "wide_launch_us",  "graph_launch_us", "p2p_launch_us",  "ll_step_ns",
+      "ll_wide_step_ns", "ll_line_ns",      "ll128_step_ns",   "simple_step_ns", "nvls_step_ns",
+      "custom_step_ns",  "custom_fence_ns", "custom_pull_ns"};
+  constexpr std::array<const char*, 6> kCollectiveRates = {"ll128_gb_per_s", "simple_gb_per_s",   "p2p_gb_per_s",
+                                                           "nvls_gb_per_s",  "p2p_copy_gb_per_s", "custom_gb_per_s"};
   const double clock = number_at(own, "sm", "clock_mhz"), theirs = number_at(family, "sm", "clock_mhz");
   if (clock <= 0 || theirs <= 0) return;
-  for (const char* key : {"gemm_fixed_us", "decode_attention_fixed_us"})
-    replace(sheet, own, "kernel", key, number_at(family, "kernel", key) * theirs / clock);
+  const auto scale = [&](const std::string& section, const std::string& key, double factor) {
+    replace(sheet, own, section, key, number_at(family, section, key) * factor);
+  };
+  for (const char* key : kKernelTimes) scale("kernel", key, theirs / clock);
+  for (const char* key : kCollectiveTimes) scale("collective", key, theirs / clock);
+  for (const char* key : kCollectiveRates) scale("collective", key, clock / theirs);
 }
 
 /// A GPU's datasheet with the constants of its family; a family can belong to another family.
@@ -173,7 +186,7 @@ Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t f
   const auto whole = std::make_shared<Node>(*with_inherited(fields, own, *base.root));
   if (own->kind == Node::Kind::mapping && base.root->kind == Node::Kind::mapping) {
     set_power_limit(*whole, *own, *base.root);
-    set_fixed_times(*whole, *own, *base.root);
+    set_by_clock(*whole, *own, *base.root);
   }
   sheet.root = whole;
   return sheet;
