@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "gpu/datasheet.h"
 #include "infiniband/routing.h"
 
@@ -130,7 +131,7 @@ struct BoardDatasheet {
   std::uint32_t sockets = 2;
   std::uint32_t pcie_switches = 0;  ///< 0: GPUs and NICs connect to the sockets
   bool c2c = false;                 ///< GPUs connect to their socket over NVLink-C2C
-  bool amd = false;                 ///< AMD CPUs; NCCL's tuner uses this
+  Cpu cpu = Cpu::xeon_sapphire_rapids;
   std::uint32_t nics = 2;
   std::string gpu;          ///< default GPU datasheet
   std::string nic;          ///< default NIC datasheet

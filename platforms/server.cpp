@@ -69,7 +69,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   gpu::Gpu::Config config;
   config.datasheet = &group_spec.gpu;
   config.server = server;
-  config.amd_host = spec.board.amd;
+  config.cpu = spec.board.cpu;
   config.nvlink_planes = group_spec.nvlink_planes;
   config.nvlink_rate = Rate::gb_per_s(group_spec.nvlink.gb_per_s);
   config.nvlink =

@@ -2,12 +2,14 @@
 // and its attention. The values come from platforms/datasheets/engines. NCCL is an engine without an all-reduce of its own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/units.h"
 #include "gpu/kernels/attention.h"
 
@@ -17,9 +19,11 @@ namespace railyard::collective {
 enum class Interconnect : std::uint8_t { nvlink, pcie };
 inline constexpr std::array<const char*, 2> kInterconnectNames{"nvlink", "pcie"};
 
-/// The key of a GPU's datasheet with the host time of a call outside a CUDA graph; none: the host is not the limit.
-enum class EagerCall : std::uint8_t { none, vllm, sglang };
-inline constexpr std::array<const char*, 3> kEagerCallNames{"none", "vllm", "sglang"};
+/// Host time of a collective outside a CUDA graph, in a loop, on some CPUs.
+struct EagerCall {
+  std::vector<Cpu> cpus;  ///< empty: all
+  double us = 0;
+};
 
 /// The largest vector, in KiB: with it, or without it. Both 0: no vector.
 struct SizeLimit {
@@ -59,8 +63,16 @@ struct AllReduceKernel {
 struct Engine {
   std::string name;
   gpu::AttentionLibrary attention = gpu::AttentionLibrary::flash;
-  EagerCall eager_call = EagerCall::none;
+  std::vector<EagerCall> eager_call;        ///< the first one that fits applies; none: the host is not the limit
   std::vector<AllReduceKernel> all_reduce;  ///< the first one that fits applies
+
+  double eager_call_us(Cpu cpu) const {
+    const auto fits = [&](const EagerCall& call) {
+      return call.cpus.empty() || std::find(call.cpus.begin(), call.cpus.end(), cpu) != call.cpus.end();
+    };
+    const auto call = std::find_if(eager_call.begin(), eager_call.end(), fits);
+    return call == eager_call.end() ? 0 : call->us;
+  }
 };
 
 }  // namespace railyard::collective

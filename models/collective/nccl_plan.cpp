@@ -80,10 +80,10 @@ double nvlink_gb_per_s(const gpu::GpuDatasheet& gpu) {
 
 /// From GPU to GPU over PCIe, of links with this rate.
 double peers_gb_per_s(const Site& site, double pcie) {
-  if (site.roots == 0 || (site.amd_hosts && site.roots == 1)) return pcie;
+  if (site.roots == 0 || (is_amd(site.cpu) && site.roots == 1)) return pcie;
   if (site.roots == 1) return pcie / kIntelPeerCost;
   const double intel = kIntelSocketsGbPerS[site.root_gb_per_s > kFifthGenerationGbPerS ? 1 : 0];
-  return std::min(pcie, site.amd_hosts ? kAmdSocketsGbPerS : intel);
+  return std::min(pcie, is_amd(site.cpu) ? kAmdSocketsGbPerS : intel);
 }
 
 /// The links that a search for graphs divides among channels.
@@ -108,7 +108,7 @@ double planned_gb_per_s(const Site& site, const NcclGraph& graph) {
 
 double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
   if (site.servers == 1) return kLlMostGbPerS[static_cast<std::size_t>(generation)];
-  return kLlNetworkMostGbPerS[site.amd_hosts ? 1 : 0][site.servers == 2 ? 0 : 1];
+  return kLlNetworkMostGbPerS[is_amd(site.cpu) ? 1 : 0][site.servers == 2 ? 0 : 1];
 }
 
 /// `channels`, or fewer by the user's limit.
@@ -139,7 +139,7 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
     latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
   } else {
     const double over_network = (all_reduce ? 2 : 1) * (servers - 1);
-    const double post = kNetworkOverheadUs[site.amd_hosts ? 1 : 0];
+    const double post = kNetworkOverheadUs[is_amd(site.cpu) ? 1 : 0];
     const double overhead = site.servers > 1 ? post * (protocol == Protocol::simple ? 3 : 1) : 0;
     const double network = (links.gpus == 1 ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
     latency_us += (steps - over_network) * std::max(hop.ring[p], overhead) + over_network * network;

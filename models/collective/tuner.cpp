@@ -295,10 +295,10 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
 
 /// Outside a graph, the host calls kernel by kernel. An engine then copies the input of an all-reduce first, into a
 /// registered buffer or into the output; a graph's buffers are registered.
-void call_from_host(CollectiveSpec& spec, EagerCall call, const gpu::GpuDatasheet& gpu) {
+void call_from_host(CollectiveSpec& spec, double call_us, const gpu::GpuDatasheet& gpu) {
   const double copied_us = 2e-3 * static_cast<double>(spec.bytes) / (gpu.hbm.gb_per_s * gpu.hbm.stream_ratio);
   if (spec.operation == Operation::all_reduce) spec.launch += us(gpu.kernel.launch_us + copied_us);
-  spec.host = us(call == EagerCall::sglang ? gpu.collective.sglang_call_us : gpu.collective.vllm_call_us);
+  spec.host = us(call_us);
 }
 
 /// What lies between the members of a server that NVLink does not join.
@@ -340,7 +340,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   for (std::uint32_t m = 1; m < group.size(); ++m)
     if (group.server_of(m) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(group.members[m]);
   site.multicast = !group.multicast_group.empty();
-  site.amd_hosts = gpus.front()->has_amd_host();
+  site.cpu = gpus.front()->cpu();
   if (!site.nvlink) look_at_pcie(site, gpus, group, fabric);
   std::set<const transport::Device*> nics;  // of the senders
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
@@ -374,8 +374,8 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   } else {
     plan_nccl(spec, request, group, site);
   }
-  if (request.engine.eager_call != EagerCall::none && !request.in_graph)
-    call_from_host(spec, request.engine.eager_call, *site.gpu);
+  const double call_us = request.in_graph ? 0 : request.engine.eager_call_us(site.cpu);
+  if (call_us > 0) call_from_host(spec, call_us, *site.gpu);
   return spec;
 }
 

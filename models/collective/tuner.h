@@ -14,6 +14,7 @@
 
 #include <optional>
 
+#include "base/cpu.h"
 #include "collective/engine.h"
 #include "collective/group.h"
 #include "collective/spec.h"
@@ -45,15 +46,15 @@ struct CollectiveRequest {
 struct Site {
   const gpu::GpuDatasheet* gpu = nullptr;  ///< of the members
   std::uint32_t ranks = 1, servers = 1;
-  bool nvlink = false;              ///< members of a server reach each other over NVLink
-  bool multicast = false;           ///< the NVSwitches multicast and reduce, and the library may use it
-  std::uint32_t most_channels = 0;  ///< 0: no limit
-  bool amd_hosts = false;           ///< the servers have AMD CPUs
-  bool halves = false;              ///< NVLink joins the members of a server in two groups
-  std::uint32_t roots = 0;          ///< most CPUs on the way between two members of a server
-  double root_gb_per_s = 0;         ///< raw rate of the links into these CPUs
-  double network_gb_per_s = 0;      ///< rate of one NIC
-  std::uint32_t nics = 0;           ///< NICs that the members of a server use
+  bool nvlink = false;                  ///< members of a server reach each other over NVLink
+  bool multicast = false;               ///< the NVSwitches multicast and reduce, and the library may use it
+  std::uint32_t most_channels = 0;      ///< 0: no limit
+  Cpu cpu = Cpu::xeon_sapphire_rapids;  ///< of the servers
+  bool halves = false;                  ///< NVLink joins the members of a server in two groups
+  std::uint32_t roots = 0;              ///< most CPUs on the way between two members of a server
+  double root_gb_per_s = 0;             ///< raw rate of the links into these CPUs
+  double network_gb_per_s = 0;          ///< rate of one NIC
+  std::uint32_t nics = 0;               ///< NICs that the members of a server use
 };
 /// Asks the fabric. @pre the machine is elaborated
 Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const transport::Fabric& fabric);

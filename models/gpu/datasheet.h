@@ -108,8 +108,6 @@ struct GpuDatasheet {
     double custom_fence_ns = 0;  ///< the same with a fence: data must be visible before the flag
     double custom_pull_ns = 0;   ///< latency of a read from a peer while all CTAs read
     double custom_gb_per_s = 0;  ///< rate at which all its CTAs together store, or read and sum
-    double vllm_call_us = 0;     ///< call of the engine's all-reduce outside a graph, in a loop: time of the host
-    double sglang_call_us = 0;
   } collective;
 
   /// Fixed cost of a copy in a stream, back to back: before its first byte and until the next copy may begin.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/cpu.h"
 #include "gpu/datasheet.h"
 #include "gpu/hbm.h"
 #include "gpu/sm_array.h"
@@ -60,9 +61,9 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
     transport::LinkDirection pcie;
     Bytes pcie_write_bytes = 0;  ///< payload per packet of the GPU's writes; 0: the link's
     transport::ReadLimits pcie_reads;
-    std::uint32_t server = 0;      ///< the server of the GPU
-    transport::Window beyond = 0;  ///< window_beyond()
-    bool amd_host = false;         ///< the server has AMD CPUs
+    std::uint32_t server = 0;             ///< the server of the GPU
+    transport::Window beyond = 0;         ///< window_beyond()
+    Cpu cpu = Cpu::xeon_sapphire_rapids;  ///< of the server
   };
   Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window, const Config& config,
       const EgressPolicy& policy);
@@ -72,7 +73,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   /// Of a folded machine: the window under which messages from another server reach this memory, in place of the like
   /// memory of a server that is not built.
   transport::Window window_beyond() const { return config_.beyond; }
-  bool has_amd_host() const { return config_.amd_host; }
+  Cpu cpu() const { return config_.cpu; }
   const GpuDatasheet& datasheet() const { return *config_.datasheet; }
   SmArray& sms() { return sms_; }
   Hbm& hbm() { return hbm_; }

@@ -207,6 +207,7 @@ void resolve_board(const MachineSection& written, MachineSpec& machine, const So
                      key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
   }
   if (!written.board.empty()) load_pcie_board(named(written.board, "", key + ".board", source), machine);
+  if (written.cpu) machine.board.cpu = *written.cpu;
 }
 
 void resolve_plx(const MachineSection& written, MachineSpec& machine, const Source& source) {

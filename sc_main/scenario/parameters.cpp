@@ -85,6 +85,8 @@ Record<MachineSection> machine_record() {
   Record<MachineSection> r;
   r.named("groups", &MachineSection::groups, group, "groups of servers; the name of a group is its prefix in reports")
       .fallback("the groups of the workload, or one called node");
+  r.choice("cpu", &MachineSection::cpu, words_of(kCpuNames), "generation of the servers' CPUs")
+      .fallback("from the board's datasheet");
   r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
            "NVLink bridges between GPUs 2i and 2i + 1 of a server; only plx_box with GPUs whose datasheet has "
            "nvlink.bridge");

@@ -28,6 +28,7 @@ struct MachineSection {
   std::string board;     ///< of PCIe cards; "": that of the platform
   std::string plx, nic;  ///< datasheets; "": as on the board
   std::string network;   ///< datasheet; "": that of the NIC
+  std::optional<Cpu> cpu;
   std::optional<std::uint32_t> plx_switches, nics_per_plx, nics_per_server;
   std::optional<NetworkWord> network_kind;  ///< nullopt: the kind that fits
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;

@@ -26,8 +26,8 @@ GROUPS = {
              "collective.ll_line_ns", "collective.ll128_step_ns", "collective.ll128_gb_per_s", "collective.simple_step_ns",
              "collective.simple_gb_per_s", "collective.nvls_step_ns", "collective.nvls_gb_per_s"),
     "all-to-all": ("collective.p2p_launch_us", "collective.p2p_gb_per_s", "collective.p2p_copy_gb_per_s"),
-    "custom all-reduce": ("collective.graph_launch_us", "collective.custom_step_ns", "collective.custom_fence_ns", "collective.custom_gb_per_s",
-                          "collective.vllm_call_us", "collective.sglang_call_us"),  # custom_pull_ns: the slope of vLLM's rows of two ranks
+    "custom all-reduce": ("collective.graph_launch_us", "collective.custom_step_ns", "collective.custom_fence_ns",
+                          "collective.custom_gb_per_s"),  # custom_pull_ns: the slope of vLLM's rows of two ranks
 }
 EVALUATIONS = 60  # of Powell's method; each is a run for each operation
 ONE_SERVER_TABLES = ("nccl.csv", "custom_all_reduce.csv")

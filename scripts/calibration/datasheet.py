@@ -9,7 +9,8 @@ are those of the family. A constant carries over unchanged, because it is a time
   its attention kernel's rate         prefill attention (models/gpu/kernels/attention_kernels.h)
   SMs x clock                         L2 rate
   the listed clock                    the clock in a whole training step
-  the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention
+  the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention; launches, steps and
+                                      channel rates of collectives
   the capacity of L2                  the working set
 
 If the family is of another architecture and both have a power limit (`sm.power_w`), efficiency under the power limit is the family's times
@@ -18,7 +19,8 @@ often, so the energy of a FLOP falls with their side. A family whose bursts are 
 0.4 of the loss by the power limit has set in already. From H100 this gives 0.707 on B200 (measured 0.711), from A100 0.533 on L40S (0.548)
 and 0.78 on H100 (0.796). Within an architecture efficiency carries over, unless the datasheet has its own.
 
-Steps, launches and channel rates of collectives carry over as times and rates; the number of channels follows the links.
+SMs execute the steps of collectives, so a time carries over in clocks, and a rate in bytes a clock. The number of channels follows the
+links.
 
 A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
 in the datasheet gives the reason.
@@ -43,13 +45,16 @@ CONSTANTS = (
     "collective.ll_wide_step_ns", "collective.ll_line_ns", "collective.ll128_step_ns", "collective.ll128_gb_per_s",
     "collective.simple_step_ns", "collective.simple_gb_per_s", "collective.p2p_gb_per_s", "collective.p2p_copy_gb_per_s",
     "collective.nvls_step_ns", "collective.nvls_gb_per_s", "collective.custom_step_ns", "collective.custom_fence_ns",
-    "collective.custom_pull_ns", "collective.custom_gb_per_s", "collective.vllm_call_us", "collective.sglang_call_us",
+    "collective.custom_pull_ns", "collective.custom_gb_per_s",
 )
 
 # The rule of power: the most efficiency, the share of the loss by the power limit in a burst, and when it sets in.
 POWER_LIMITED = ("sm.sustained_efficiency_ratio", "sm.low_precision_sustained_ratio", "sm.burst_efficiency_ratio", "sm.throttle_us")
 MOST_EFFICIENT, BURST_LOSS, THROTTLE_US = 0.98, 0.4, 1000
-BY_CLOCK = ("kernel.gemm_fixed_us", "kernel.decode_attention_fixed_us")  # fixed times that follow the clock of an SM
+# Times and rates that follow the clock of an SM.
+TIMES_BY_CLOCK = ("kernel.gemm_fixed_us", "kernel.decode_attention_fixed_us",
+                  *(key for key in CONSTANTS if key.startswith("collective.") and key.endswith(("launch_us", "_ns"))))
+RATES_BY_CLOCK = tuple(key for key in CONSTANTS if key.startswith("collective.") and key.endswith("gb_per_s"))
 
 
 def number(value):
@@ -91,8 +96,9 @@ class Datasheet:
         family = self.family() if key in CONSTANTS else None
         if not family:
             return default
-        if key in BY_CLOCK and family.get(key):
-            return float(family.get(key)) * family.values["sm"]["clock_mhz"] / self.values["sm"]["clock_mhz"]
+        if key in (*TIMES_BY_CLOCK, *RATES_BY_CLOCK) and family.get(key):
+            clocks = family.values["sm"]["clock_mhz"] / self.values["sm"]["clock_mhz"]
+            return float(family.get(key)) * (clocks if key in TIMES_BY_CLOCK else 1 / clocks)
         limited = self._power_limited(key, family) if family.values["architecture"] != self.values["architecture"] else None
         return family.get(key, default) if limited is None else limited
 

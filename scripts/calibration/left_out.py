@@ -18,11 +18,11 @@ from .collectives import ONE_SERVER_TABLES, Measured
 from .datasheet import CONSTANTS, Datasheet
 from .report import TABLES
 
-# A calibrated GPU: its system in the rows, and the GPU whose constants it takes. The GPUs of one pair differ in architecture, except
-# for GB200, which follows B200.
+# A calibrated GPU: its system in the rows, and the GPU whose constants it takes: that of the generation before, and for the oldest the
+# next one. GB200 follows B200.
 DEVICES = {
     "A100-SXM4-80GB": ("a100_sxm", "H100-SXM5-80GB"),
-    "H100-SXM5-80GB": ("h100_sxm", "B200-SXM-180GB"),
+    "H100-SXM5-80GB": ("h100_sxm", "A100-SXM4-80GB"),
     "B200-SXM-180GB": ("b200_sxm", "H100-SXM5-80GB"),
     "GB200-186GB": ("gb200", "B200-SXM-180GB"),
     "L40S": ("l40s", "A100-SXM4-80GB"),
@@ -31,6 +31,8 @@ DEVICES = {
 COUNTED = "nccl"  # group of constants whose fits leave a number of GPUs out
 COUNTED_DEVICES = ("H100-SXM5-80GB", "B200-SXM-180GB")  # a fit takes a minute or two
 MOST_FIT_BYTES = 4 << 20  # larger rows show the links' rates, and take minutes
+LAUNCHED = (COUNTED, "all-to-all")  # groups whose kernels begin with NCCL's launch
+LAUNCH = "collective.launch_us"
 COLUMNS = ("nccl", "all-to-all", "custom all-reduce", "gemm", "attention prefill", "attention decode")
 
 
@@ -51,7 +53,8 @@ def median_error(group: str, sheet: Datasheet, pairs: list, executables: pathlib
 
 
 def devices(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Path) -> list[str]:
-    """The table of devices: median errors with the constants of another GPU, and in brackets with their own."""
+    """The table of devices: median errors with the constants of another GPU, for NCCL also with the own launch, and in brackets with their
+    own."""
     table = [row for name in (*ONE_SERVER_TABLES, *TABLES) for row in rows.read(str(tables / name))]
     lines = ["| GPU | constants of | " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * len(COLUMNS)]
     for name, (system, other) in DEVICES.items():
@@ -60,8 +63,12 @@ def devices(sheets: pathlib.Path, tables: pathlib.Path, executables: pathlib.Pat
         cells = []
         for group in COLUMNS:
             if group in found:
-                errors = [median_error(group, sheet, found[group], executables) for sheet in (without_own(own, other), own)]
-                cells.append("{:.1f} % ({:.1f} %)".format(*(100 * error for error in errors)))
+                blank = without_own(own, other)
+                known = blank.copy(own.path)
+                known.set(LAUNCH, float(own.get(LAUNCH)))
+                variants = (blank, known, own) if group in LAUNCHED else (blank, own)
+                errors = [f"{100 * median_error(group, sheet, found[group], executables):.1f} %" for sheet in variants]
+                cells.append(f"{', '.join(errors[:-1])} ({errors[-1]})")
             else:
                 cells.append("")
         lines.append(f"| {name} | {other} | " + " | ".join(cells) + " |")

@@ -23,6 +23,7 @@ DATASHEETS = ROOT / "platforms" / "datasheets"
 SWITCHED = {3: "dgx_a100", 4: "dgx_h100", 5: "dgx_b200"}
 RACK = "gb200_nvl72"
 CARDS = "plx_box"
+FIFTH_GENERATION, OLDEST_CPU_WITH_FIFTH_GENERATION = 5, "xeon_sapphire_rapids"  # of PCIe; older than that is the CPU of plx_box
 GPUS_PER_SERVER = {RACK: 72}
 GPUS_PER_TRAY = 4  # of a rack
 USUAL_GPUS_PER_SERVER = 8
@@ -200,6 +201,8 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
         board = board_of(row)
         switches = {"board": board} if board else {"datasheet": PCIE_SWITCHES[min(gpu.pcie, max(PCIE_SWITCHES))]}
         result["plx"] = switches | ({"uplink": uplink} if uplink else {})
+        if not board and gpu.pcie >= FIFTH_GENERATION:
+            result["cpu"] = OLDEST_CPU_WITH_FIFTH_GENERATION
         if gpu.nvlink and re.search(BRIDGE_WORDS, names, re.IGNORECASE):
             result["nvlink_bridge"] = "pairs"
     changes = variant_of(row)

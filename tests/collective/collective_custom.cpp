@@ -105,6 +105,40 @@ BOOST_AUTO_TEST_CASE(servers_and_nccl_have_no_kernel_of_an_engine) {
 }
 
 BOOST_AUTO_TEST_CASE(only_engines_pay_a_call_of_the_host) {
-  BOOST_TEST((kNccl.eager_call == EagerCall::none && kVllm.eager_call == EagerCall::vllm));
-  BOOST_TEST((kSglang.eager_call == EagerCall::sglang && kTrtllm.eager_call == EagerCall::vllm));
+  for (std::size_t i = 0; i < kCpuNames.size(); ++i) {
+    const Cpu cpu = static_cast<Cpu>(i);
+    BOOST_TEST(kNccl.eager_call_us(cpu) == 0);
+    for (const Engine* one : kEngines) BOOST_TEST(one->eager_call_us(cpu) > 0, one->name << " on " << kCpuNames[i]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_first_call_that_fits_the_cpu_applies) {
+  Engine engine;
+  engine.eager_call = {{{Cpu::grace}, 5}, {{Cpu::epyc_rome, Cpu::grace}, 7}};
+  BOOST_TEST((engine.eager_call_us(Cpu::grace) == 5 && engine.eager_call_us(Cpu::epyc_rome) == 7));
+  BOOST_TEST(engine.eager_call_us(Cpu::epyc_milan) == 0);
+  engine.eager_call.push_back({{}, 9});
+  BOOST_TEST((engine.eager_call_us(Cpu::grace) == 5 && engine.eager_call_us(Cpu::epyc_milan) == 9));
+}
+
+BOOST_AUTO_TEST_CASE(outside_a_graph_the_host_of_older_cpus_takes_longer) {
+  const gpu::GpuDatasheet gpu = scenario::load_gpu({"H100-SXM5-80GB", "gpu", {}});
+  CollectiveRequest request;
+  request.engine = kVllm;
+  request.bytes = 4 * kKib;
+  Group group;
+  group.members.resize(2);
+  Site site;
+  site.gpu = &gpu;
+  site.ranks = 2;
+  site.nvlink = true;
+  const auto host_us = [&](Cpu cpu) {
+    site.cpu = cpu;
+    return choose(request, group, site).host.seconds() * 1e6;
+  };
+  const auto close = boost::test_tools::tolerance(1e-6);
+  BOOST_TEST(host_us(Cpu::xeon_sapphire_rapids) == kVllm.eager_call_us(Cpu::xeon_sapphire_rapids), close);
+  BOOST_TEST(host_us(Cpu::epyc_rome) > 2 * host_us(Cpu::xeon_sapphire_rapids));
+  request.in_graph = true;
+  BOOST_TEST(host_us(Cpu::epyc_rome) == 0);
 }

@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(ll_ends_earlier_where_sockets_are_between_the_cards) {
   card.pcie.generation = 4;
   site.root_gb_per_s = 31.5;  // 10 GB/s between older CPUs, 16 between AMD's
   BOOST_TEST((in_ll(256 * kKib) && !in_ll(512 * kKib)));
-  site.amd_hosts = true;
+  site.cpu = railyard::Cpu::epyc_rome;
   BOOST_TEST((in_ll(512 * kKib) && !in_ll(1024 * kKib)));
 }
 

@@ -38,8 +38,8 @@ def test_a_limit_below_a_size_leaves_it_to_nccl(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, line", [
-    ("eager_call: ", "eager_cal: ", "5:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
-    ("[hopper, ", "[hoper, ", "9:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
+    ("eager_call:", "eager_cal:", "7:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
+    ("[hopper, ", "[hoper, ", "15:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
      "blackwell, cdna3 (did you mean 'hopper'?)"),
 ])
 def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
@@ -47,3 +47,17 @@ def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
     result = run("dgx_h100", scenario(tmp_path), "--quiet")
     assert result.returncode == 2
     assert result.stderr.replace(f"{tmp_path}/", "") == f"mine.yaml:{line}\n"
+
+
+def test_calls_outside_a_graph_take_the_time_of_the_servers_cpus(tmp_path):
+    def time_us(cpu):
+        path = tmp_path / f"{cpu}.yaml"
+        path.write_text(f"machine: {{cpu: {cpu}}}\nworkload: {{kind: collective, op: all_reduce, library: vllm, sizes_bytes: [4096]}}\n")
+        succeed("dgx_h100", path, "--out", tmp_path / cpu, "--quiet")
+        return float(rows(tmp_path / cpu / "collectives.csv")[0]["time_us"])
+
+    assert time_us("xeon_cascade_lake") == pytest.approx(67, abs=1)  # platforms/datasheets/engines/vllm.yaml; the host is the limit
+    assert time_us("xeon_sapphire_rapids") < time_us("epyc_rome") < time_us("xeon_cascade_lake")
+    (tmp_path / "s.yaml").write_text("machine: {cpu: epyc_rom}\nworkload: {kind: collective, op: all_reduce}\n")
+    result = run("dgx_h100", tmp_path / "s.yaml", "--quiet")
+    assert result.returncode == 2 and "machine.cpu: unknown value 'epyc_rom'" in result.stderr and "did you mean 'epyc_rome'?" in result.stderr

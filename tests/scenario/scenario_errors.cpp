@@ -184,12 +184,15 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
   BOOST_TEST(s.refusal(with("machine: {plx: {board: g493_zb0, acs: true}}\n")) ==
              "s.yaml:6:39: error: machine.plx.acs: needs PCIe switches; machine.plx.board has none");
   const std::string root = "root_complex: {generation: 5, hop_ns: 100, buffer_bytes: 65536}\n";
-  s.write("three.yaml", "source: a test\nboard: {pcie_switches: 3, nics: 2, gpu: L40S, nic: connectx7_ndr}\n" + root);
+  s.write(
+      "three.yaml",
+      "source: a test\nboard: {pcie_switches: 3, nics: 2, gpu: L40S, nic: connectx7_ndr, cpu: epyc_genoa}\n" + root);
   BOOST_TEST(
       s.refusal(with("machine: {plx: {board: three.yaml}}\n"))
           .find("three.yaml:2:9: error: board.pcie_switches: 3 PCIe switches cannot divide the 8 GPUs of a server "
                 "evenly; accepted: 0, 1, 2, 4 or 8") != std::string::npos);
-  s.write("rack.yaml", "source: a test\nboard: {trays: 2, nics: 2, gpu: L40S, nic: connectx7_ndr}\n" + root);
+  s.write("rack.yaml",
+          "source: a test\nboard: {trays: 2, nics: 2, gpu: L40S, nic: connectx7_ndr, cpu: epyc_genoa}\n" + root);
   BOOST_TEST(
       s.refusal(with("machine: {plx: {board: rack.yaml}}\n")).find("rack.yaml:2:9: error: board.trays: unknown key") !=
       std::string::npos);

@@ -47,6 +47,28 @@ std::vector<std::string> read_architectures(const Node& node, const std::string&
   });
 }
 
+std::vector<Cpu> read_cpus(const Node& node, const std::string& path) {
+  Field cpu;
+  cpu.choices = words_of(kCpuNames);
+  return read_list<Cpu>(node, path, [&](const Node& item, const std::string& its_path) {
+    return static_cast<Cpu>(read_choice(cpu, item, its_path));
+  });
+}
+
+Record<EagerCall> eager_call_record() {
+  constexpr double kMostUs = 1e6;
+  Record<EagerCall> r;
+  r.custom(
+       "cpus", "CPUs of the servers, by the board's cpu", "list of words",
+       [] {
+         return list_schema({{"enum", kCpuNames}});
+       },
+       [](EagerCall& call, const Node& node, const std::string& path) { call.cpus = read_cpus(node, path); })
+      .fallback("all");
+  r.add("us", &EagerCall::us, "time of a call").above(0, kMostUs).required();
+  return r;
+}
+
 Record<AllReduceKernel> all_reduce_record() {
   Record<AllReduceKernel> r;
   r.custom(
@@ -74,9 +96,8 @@ Record<Engine> engine_record() {
   Record<Engine> r;
   r.choice("attention", &Engine::attention, words_of(gpu::kAttentionLibraryNames), "attention kernels of an instance")
       .required();
-  r.choice("eager_call", &Engine::eager_call, words_of(kEagerCallNames),
-           "host time of a collective outside a CUDA graph, from the GPU's datasheet: collective.vllm_call_us or "
-           "sglang_call_us")
+  r.list("eager_call", &Engine::eager_call, eager_call_record(),
+         "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies")
       .required();
   r.list("all_reduce", &Engine::all_reduce, all_reduce_record(),
          "the engine's own all-reduce kernels inside a server; the first one that fits applies")

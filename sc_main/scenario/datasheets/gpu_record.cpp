@@ -287,14 +287,6 @@ Record<GpuDatasheet> gpu_record() {
       .range(1e-6, kMostRate)
       .required()
       .inherited();
-  collective.add("vllm_call_us", &G::Collective::vllm_call_us, "vLLM: host time of an all-reduce outside a graph")
-      .range(0, kMostUs)
-      .required()
-      .inherited();
-  collective.add("sglang_call_us", &G::Collective::sglang_call_us, "SGLang: host time of an all-reduce outside a graph")
-      .range(0, kMostUs)
-      .required()
-      .inherited();
 
   Record<G::NvLink> nvlink;
   nvlink.add("generation", &G::NvLink::generation, "NVLink generation; 0: none").range(0, 16);

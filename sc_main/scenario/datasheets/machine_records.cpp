@@ -270,7 +270,7 @@ Record<BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32
   r.add("pcie_switches", &BoardDatasheet::pcie_switches,
         "PCIe switches per server; 0: GPUs and NICs connect to the sockets")
       .range(0, most_switches);
-  r.add("amd", &BoardDatasheet::amd, "the CPUs are from AMD; NCCL plans with a lower rate between them");
+  r.choice("cpu", &BoardDatasheet::cpu, words_of(kCpuNames), "generation of the CPUs").required();
   r.add("nics", &BoardDatasheet::nics, "NICs per server, spread evenly over its PCIe switches or sockets")
       .range(1, kMostNics)
       .required();
