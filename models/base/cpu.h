@@ -1,5 +1,5 @@
-// The CPUs of a server, by generation. The software of a host takes other times on other CPUs, and NCCL plans with
-// other rates between the sockets of AMD's.
+// The CPUs of a server, by generation. Host software takes longer on older CPUs, and NCCL plans with other rates between
+// sockets of AMD CPUs.
 #pragma once
 
 #include <array>

@@ -19,8 +19,8 @@ often, so the energy of a FLOP falls with their side. A family whose bursts are 
 0.4 of the loss by the power limit has set in already. From H100 this gives 0.707 on B200 (measured 0.711), from A100 0.533 on L40S (0.548)
 and 0.78 on H100 (0.796). Within an architecture efficiency carries over, unless the datasheet has its own.
 
-SMs execute the steps of collectives, so a time carries over in clocks, and a rate in bytes a clock. The number of channels follows the
-links.
+SMs execute the steps of collectives, so another GPU needs the same number of clocks for a step and moves the same bytes per clock. The
+number of channels follows the links.
 
 A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
 in the datasheet gives the reason.

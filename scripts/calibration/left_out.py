@@ -18,8 +18,8 @@ from .collectives import ONE_SERVER_TABLES, Measured
 from .datasheet import CONSTANTS, Datasheet
 from .report import TABLES
 
-# A calibrated GPU: its system in the rows, and the GPU whose constants it takes: that of the generation before, and for the oldest the
-# next one. GB200 follows B200.
+# A calibrated GPU: its system in the rows, and the GPU whose constants it takes. This is a GPU of the generation before, except for the
+# A100, which is the oldest, and for GB200, which follows B200.
 DEVICES = {
     "A100-SXM4-80GB": ("a100_sxm", "H100-SXM5-80GB"),
     "H100-SXM5-80GB": ("h100_sxm", "A100-SXM4-80GB"),

@@ -39,20 +39,13 @@ std::vector<Form<std::optional<PullKernel>>> kernel_forms() {
           {"push", {}, [](std::optional<PullKernel>& kernel) { return &kernel; }}};
 }
 
-std::vector<std::string> read_architectures(const Node& node, const std::string& path) {
-  Field architecture;
-  architecture.choices = words_of(gpu::kArchitectureNames);
-  return read_list<std::string>(node, path, [&](const Node& item, const std::string& its_path) {
-    return architecture.choices[read_choice(architecture, item, its_path)];
-  });
-}
-
-std::vector<Cpu> read_cpus(const Node& node, const std::string& path) {
-  Field cpu;
-  cpu.choices = words_of(kCpuNames);
-  return read_list<Cpu>(node, path, [&](const Node& item, const std::string& its_path) {
-    return static_cast<Cpu>(read_choice(cpu, item, its_path));
-  });
+/// The places in `names` of a list of these words.
+template <class Names>
+std::vector<std::size_t> read_choices(const Names& names, const Node& node, const std::string& path) {
+  Field word;
+  word.choices = words_of(names);
+  return read_list<std::size_t>(
+      node, path, [&](const Node& item, const std::string& its_path) { return read_choice(word, item, its_path); });
 }
 
 Record<EagerCall> eager_call_record() {
@@ -63,7 +56,9 @@ Record<EagerCall> eager_call_record() {
        [] {
          return list_schema({{"enum", kCpuNames}});
        },
-       [](EagerCall& call, const Node& node, const std::string& path) { call.cpus = read_cpus(node, path); })
+       [](EagerCall& call, const Node& node, const std::string& path) {
+         for (const std::size_t cpu : read_choices(kCpuNames, node, path)) call.cpus.push_back(static_cast<Cpu>(cpu));
+       })
       .fallback("all");
   r.add("us", &EagerCall::us, "time of a call").above(0, kMostUs).required();
   return r;
@@ -77,7 +72,8 @@ Record<AllReduceKernel> all_reduce_record() {
          return list_schema({{"enum", gpu::kArchitectureNames}});
        },
        [](AllReduceKernel& kernel, const Node& node, const std::string& path) {
-         kernel.architectures = read_architectures(node, path);
+         for (const std::size_t architecture : read_choices(gpu::kArchitectureNames, node, path))
+           kernel.architectures.push_back(gpu::kArchitectureNames[architecture]);
        })
       .fallback("all");
   r.choice("interconnect", &AllReduceKernel::interconnect, words_of(kInterconnectNames),
