@@ -140,7 +140,7 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       throw std::logic_error("only GPUs of its tray copy to and from a host's memory");
   } else if (from.server == to.server) {
     const GroupSpec& group = spec_.groups[from.group];
-    if (group.bridged && from.slot / 2 == to.slot / 2) {
+    if (in_one_mesh(group, from.slot, to.slot)) {
       egress.via = gpu::Egress::Via::nvlink;
     } else if (!group.gpu.pcie.p2p) {
       egress.via = gpu::Egress::Via::bounce;

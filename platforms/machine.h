@@ -4,6 +4,7 @@
 //   plx_box    GPU -x16- PLX -x16- root complex. Two PLX per server, each with 4 GPUs and their NICs. Uplinks lead to
 //              one root complex each (dual_root), to the same one (single_root), or from PLX1 to PLX0 (cascaded).
 //              NVLink bridges may join pairs of GPUs
+//   hgx_*_4gpu NVLinks from each GPU to each other one; GPUs and NICs at two sockets
 //   dgx_*      four PCIe switches, each with 2 GPUs and their NICs, two switches per root complex, and NVSwitch planes
 //   gb200_*    a rack is one server. GPUs (over C2C) and NICs connect to Grace sockets, with two sockets per tray.
 //              Every GPU has one link to each NVSwitch of the rack

@@ -125,7 +125,7 @@ struct IbSwitchDatasheet {
 };
 
 struct BoardDatasheet {
-  std::string name;  ///< plx_box | dgx_a100 | dgx_h100 | dgx_b200 | gb200_nvl72
+  std::string name;  ///< plx_box | hgx_a100_4gpu | hgx_h100_4gpu | dgx_a100 | dgx_h100 | dgx_b200 | gb200_nvl72
   std::uint32_t gpus = 8;
   std::uint32_t trays = 1;  ///< PCIe and socket links do not leave a tray
   std::uint32_t sockets = 2;
@@ -139,6 +139,7 @@ struct BoardDatasheet {
   /// Links of the board from each GPU to each NVSwitch; empty: no NVLink. A GPU with fewer links spreads them over all
   /// NVSwitches (GroupSpec).
   std::vector<std::uint32_t> nvlink_planes;
+  bool nvlink_mesh = false;  ///< NVLinks lead from each GPU to each other one of its server; there is no NVSwitch
 };
 
 enum class Uplink { dual_root, single_root, cascaded };
@@ -153,9 +154,21 @@ struct GroupSpec {
   LinkDatasheet nvlink;    ///< one link, at the rate of this group's GPU
   NvLinkProtocol nvlink_protocol;  ///< of the generation of this group's GPU
   std::vector<std::uint32_t>
-      nvlink_planes;     ///< links from each GPU of the group to each NVSwitch, or to its bridged neighbour
-  bool bridged = false;  ///< NVLink joins GPUs 2i and 2i + 1 of a server; there is no NVSwitch
+      nvlink_planes;  ///< links from each GPU of the group to each NVSwitch, or in a mesh to each
+                      ///< other GPU, in the order of their slots
+  /// Number of neighbours that NVLinks join directly, each to each other one: 2 with bridges, all GPUs of a board without
+  /// NVSwitches. 0: NVSwitches, or no NVLink.
+  std::uint32_t nvlink_mesh = 0;
 };
+
+/// Whether NVLinks join two GPUs of a server directly.
+inline bool in_one_mesh(const GroupSpec& group, std::uint32_t slot, std::uint32_t other_slot) {
+  return group.nvlink_mesh != 0 && slot / group.nvlink_mesh == other_slot / group.nvlink_mesh;
+}
+/// The plane of a GPU in a mesh that leads to another GPU of this mesh.
+inline std::uint32_t plane_to(const GroupSpec& group, std::uint32_t slot, std::uint32_t other_slot) {
+  return other_slot % group.nvlink_mesh - (other_slot > slot ? 1 : 0);
+}
 
 /// Of the network's switches.
 enum class Tier : std::uint8_t { leaf, spine, core };

@@ -73,13 +73,14 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   config.nvlink_planes = group_spec.nvlink_planes;
   config.nvlink_rate = Rate::gb_per_s(group_spec.nvlink.gb_per_s);
   config.nvlink =
-      group_spec.bridged
+      group_spec.nvlink_mesh != 0
           ? direction(group_spec.nvlink, nvlink_format(nvlink), 0, group_spec.nvlink.buffer_bytes)
           : direction(group_spec.nvlink, nvlink_format(nvlink), spec.nvswitch.hop_ns, spec.nvswitch.buffer_bytes);
   config.stripe_bytes = std::max<Bytes>(1, whole(nvlink.interleave_bytes));
   config.sm = {whole(nvlink.sm_store_payload_bytes), whole(nvlink.sm_request_bytes)};
   config.copy_engine = {whole(nvlink.copy_engine_payload_bytes), whole(nvlink.copy_engine_request_bytes)};
-  config.groups = !group_spec.bridged && spec.nvswitch.reduction_slots > 0;
+  config.mesh_gpus = group_spec.nvlink_mesh;
+  config.groups = group_spec.nvlink_mesh == 0 && spec.nvswitch.reduction_slots > 0;
   if (!spec.board.c2c) {
     config.pcie_write_bytes = whole(pcie.gpu_payload_bytes);
     config.pcie_reads.request_bytes = whole(pcie.gpu_read_request_bytes);
@@ -114,7 +115,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
     roots.push_back(std::make_unique<pcie::RootComplex>(("root" + std::to_string(s)).c_str(), context));
     fabric.add_device(*roots.back());
   }
-  for (std::uint32_t s = 0; s < group_spec.nvlink_planes.size() && !group_spec.bridged; ++s) {
+  for (std::uint32_t s = 0; s < group_spec.nvlink_planes.size() && group_spec.nvlink_mesh == 0; ++s) {
     nvswitches.push_back(std::make_unique<nvlink::NvSwitch>(("nvswitch" + std::to_string(s)).c_str(), context));
     fabric.add_device(*nvswitches.back());
   }
@@ -203,8 +204,10 @@ void Server::build_hosts(const MachineSpec& spec, std::uint32_t server, transpor
 }
 
 void Server::build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec) {
-  for (std::uint32_t g = 0; g + 1 < gpus.size() && group_spec.bridged; g += 2)
-    transport::Device::connect(*gpus[g], gpus[g]->nvlink(0), *gpus[g + 1], gpus[g + 1]->nvlink(0));
+  for (std::uint32_t a = 0; a < gpus.size(); ++a)
+    for (std::uint32_t b = a + 1; b < gpus.size() && in_one_mesh(group_spec, a, b); ++b)
+      transport::Device::connect(*gpus[a], gpus[a]->nvlink(plane_to(group_spec, a, b)), *gpus[b],
+                                 gpus[b]->nvlink(plane_to(group_spec, b, a)));
   for (std::uint32_t plane = 0; plane < nvswitches.size(); ++plane) {
     transport::LinkDirection down =
         direction(group_spec.nvlink, nvlink_format(group_spec.nvlink_protocol), 0, group_spec.nvlink.buffer_bytes);

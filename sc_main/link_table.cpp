@@ -53,13 +53,26 @@ class Namer {
     const std::string protocol = machine_.spec().board.c2c ? "_C2C" : "_PCI";
     both("GPU" + protocol, "GPU_" + gpu_name(id) + protocol, gpu, gpu.pcie());
     const platforms::GroupSpec& group = machine_.spec().groups[machine_.place(id).group];
-    if (group.bridged) {  // each bridge once
-      if (machine_.place(id).slot % 2 == 0)
-        both("NVLink_Bridge", "NVLink_" + gpu_name(id) + "_Bridge", gpu, gpu.nvlink(0));
+    if (group.nvlink_mesh != 0) {
+      add_mesh(id, group);
       return;
     }
     for (std::uint32_t plane = 0; plane < group.nvlink_planes.size(); ++plane)
       both("NVLink", fmt::format("NVLink_{}_Plane[{}]", gpu_name(id), plane), gpu, gpu.nvlink(plane));
+  }
+  /// Each link once. The link of two cards is their bridge.
+  void add_mesh(GpuId id, const platforms::GroupSpec& group) {
+    const gpu::Gpu& gpu = machine_.gpu(id);
+    const std::uint32_t slot = machine_.place(id).slot;
+    for (std::uint32_t other = slot + 1; platforms::in_one_mesh(group, slot, other); ++other) {
+      const PortId port = gpu.nvlink(platforms::plane_to(group, slot, other));
+      if (machine_.spec().board.nvlink_mesh) {
+        both("NVLink_Mesh", fmt::format("NVLink_{}_{}", gpu_name(id), gpu_name(GpuId(id.value() + other - slot))), gpu,
+             port);
+      } else {
+        both("NVLink_Bridge", "NVLink_" + gpu_name(id) + "_Bridge", gpu, port);
+      }
+    }
   }
   void add_nic(NicId id) {
     const std::string number = fmt::format("{}[{}]", letter(machine_.group_of(id)), machine_.index_in_group(id));

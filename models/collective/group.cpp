@@ -1,5 +1,7 @@
 #include "collective/group.h"
 
+#include <algorithm>
+
 #include "transport/fabric.h"
 
 namespace railyard::collective {
@@ -12,6 +14,9 @@ Group group_of(const std::vector<gpu::Gpu*>& gpus) {
     group.members.push_back(gpus[i]->window());
     group.server.push_back(server);
   }
+  group.mesh = group.servers() == 1 && gpus.front()->mesh_links() != 0 &&
+               std::all_of(gpus.begin() + 1, gpus.end(),
+                           [&](const gpu::Gpu* gpu) { return gpus.front()->reaches_over_nvlink(gpu->window()); });
   return group;
 }
 

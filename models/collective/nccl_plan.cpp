@@ -72,9 +72,12 @@ std::uint32_t log2_of(std::uint64_t value) {
   return log2;
 }
 
-double nvlink_gb_per_s(const gpu::GpuDatasheet& gpu) {
+/// From a member to all others of its server.
+double nvlink_gb_per_s(const Site& site) {
+  const gpu::GpuDatasheet& gpu = *site.gpu;
   const bool card = gpu.nvlink.generation == 3 && gpu.nvlink.gb_per_s < kSlowNvlink;
-  return gpu.nvlink.links *
+  const std::uint32_t others = site.ranks / site.servers - 1;
+  return (site.mesh_links != 0 ? site.mesh_links * others : gpu.nvlink.links) *
          (card ? kCardNvlinkGbPerS : kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)]);
 }
 
@@ -93,7 +96,7 @@ NcclLinks links_of(const Site& site) {
   NcclLinks links;
   links.generation = nccl_generation(gpu.architecture);
   links.gpus = std::max(1u, site.ranks / site.servers);
-  links.gpu = site.nvlink ? nvlink_gb_per_s(gpu) : peers_gb_per_s(site, pcie);
+  links.gpu = site.nvlink ? nvlink_gb_per_s(site) : peers_gb_per_s(site, pcie);
   links.gpu_to_nic = !site.nvlink;
   links.least = site.halves ? 2 : 1;
   links.nics = site.servers > 1 ? site.nics : 0;

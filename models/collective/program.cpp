@@ -76,12 +76,21 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry) {
   std::vector<std::vector<std::uint32_t>> chains(group.servers());
   for (std::uint32_t m = 0; m < group.size(); ++m) chains[group.server_of(m)].push_back(m);
+  if (group.mesh) {
+    for (std::uint32_t order = 0; order < entry; ++order) std::next_permutation(chains[0].begin() + 1, chains[0].end());
+    return chains;
+  }
   for (auto& chain : chains)
     std::rotate(chain.begin(), chain.begin() + entry % static_cast<std::uint32_t>(chain.size()), chain.end());
   return chains;
 }
 
 std::uint32_t entries_of(const Group& group) {
+  if (group.mesh) {
+    std::uint32_t orders = 1;
+    for (std::uint32_t others = 2; others < group.size(); ++others) orders *= others;
+    return orders;
+  }
   if (group.servers() == 1) return 1;
   std::uint32_t fewest = group.size();
   for (const auto& chain : chains_of(group, 0)) fewest = std::min(fewest, static_cast<std::uint32_t>(chain.size()));

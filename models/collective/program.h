@@ -101,9 +101,10 @@ inline std::uint32_t loops_of(const CollectiveSpec& spec, Bytes bytes, std::uint
 }
 
 /// Chains of members for rings and trees: for each server, its members in cyclic order from member `entry` on. Each
-/// value of `entry` gives a different ring or tree, so that the NIC of every member carries one.
+/// value of `entry` gives a different ring or tree, so that the NIC of every member carries one. In one server whose
+/// members NVLinks join directly, `entry` counts the orders that start with member 0, so that every link carries as many rings.
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry);
-/// Number of different entries: the members of the smallest server; 1 if there is only one server.
+/// Number of different entries: the members of the smallest server; in one server 1, or the number of orders.
 std::uint32_t entries_of(const Group& group);
 
 /// A binary tree over `size` nodes, with parent and children of each node. Every subtree is a contiguous range of

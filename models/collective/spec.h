@@ -119,6 +119,7 @@ gpu::CtaFootprint cta_of(const CollectiveSpec& spec);
 struct Group {
   std::vector<transport::Window> members;
   std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
+  bool mesh = false;                  ///< in one server; NVLinks join each member to each other one, without switches
   std::vector<transport::GroupId>
       multicast_group;               ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
   std::vector<std::uint32_t> like;   ///< by member; empty: the group is not folded. Only of a folded group, by member:

@@ -68,7 +68,7 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
   // A broadcast has one tree, which starts at its root.
   const bool broadcasts = spec.operation == Operation::broadcast;
   const std::uint32_t entries = broadcasts ? 1 : std::min(entries_of(group), std::max(1u, spec.channels / 2));
-  const std::uint32_t wanted = broadcasts || servers == 1 ? 1 : std::min(spec.channels, entries * 2);
+  const std::uint32_t wanted = broadcasts ? 1 : std::min(spec.channels, servers == 1 ? entries : entries * 2);
 
   std::vector<Tree> trees(wanted);
   std::uint32_t lanes = 1;

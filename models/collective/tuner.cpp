@@ -105,7 +105,7 @@ std::uint32_t channels_per_peer(const Site& site) {
     const double needed = std::ceil(site.network_gb_per_s / kNetworkChannelGbPerS);
     channels = std::max(kLeastNetworkChannels, static_cast<std::uint32_t>(needed));
   } else if (site.nvlink) {
-    channels = 2 * site.gpu->nvlink.links;
+    channels = 2 * (site.mesh_links != 0 ? site.mesh_links : site.gpu->nvlink.links);
   }
   return std::min(power_of_two_from(channels), point_to_point_channels(site));
 }
@@ -339,6 +339,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   site.nvlink = group.size() > 1;
   for (std::uint32_t m = 1; m < group.size(); ++m)
     if (group.server_of(m) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(group.members[m]);
+  site.mesh_links = site.nvlink ? gpus.front()->mesh_links() : 0;
   site.multicast = !group.multicast_group.empty();
   site.cpu = gpus.front()->cpu();
   if (!site.nvlink) look_at_pcie(site, gpus, group, fabric);

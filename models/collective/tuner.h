@@ -50,6 +50,7 @@ struct Site {
   bool multicast = false;               ///< the NVSwitches multicast and reduce, and the library may use it
   std::uint32_t most_channels = 0;      ///< 0: no limit
   Cpu cpu = Cpu::xeon_sapphire_rapids;  ///< of the servers
+  std::uint32_t mesh_links = 0;         ///< NVLinks between two members of a server; 0: NVSwitches, or no NVLink
   bool halves = false;                  ///< NVLink joins the members of a server in two groups
   std::uint32_t roots = 0;              ///< most CPUs on the way between two members of a server
   double root_gb_per_s = 0;             ///< raw rate of the links into these CPUs

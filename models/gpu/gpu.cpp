@@ -120,15 +120,18 @@ void Gpu::copy_locally(Message& message) {
 
 nvlink::Stripes Gpu::stripes_where_open(const std::vector<transport::Window>& members) const {
   std::vector<std::uint32_t> links = config_.nvlink_planes;
-  for (std::uint32_t plane = 0; plane < links.size(); ++plane)
-    for (const transport::Window member : members)
-      if (!transport::is_open(transport::walk(*this, nvlink(plane), transport::window_base(member), 0)))
-        links[plane] = 0;
+  for (std::uint32_t plane = 0; plane < links.size(); ++plane) {
+    for (const transport::Window member : members) {
+      const std::uint64_t address = transport::window_base(member);
+      const std::vector<transport::Hop> hops = transport::walk(*this, nvlink(plane), address, 0);
+      if (!transport::is_open(hops) || transport::arrival(hops, address).endpoint == nullptr) links[plane] = 0;
+    }
+  }
   return nvlink::Stripes(links, config_.stripe_bytes);
 }
 
 const nvlink::Stripes& Gpu::stripes_to(transport::Window destination) const {
-  if (context_.losses == nullptr) return stripes_;
+  if (context_.losses == nullptr && config_.mesh_gpus == 0) return stripes_;
   const auto [found, fresh] = open_stripes_.try_emplace(destination);
   if (fresh) found->second = stripes_where_open({destination});
   return found->second;

@@ -53,6 +53,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   struct Config {
     const GpuDatasheet* datasheet = nullptr;
     std::vector<std::uint32_t> nvlink_planes;  ///< links to each plane; empty: none
+    std::uint32_t mesh_gpus = 0;               ///< each plane leads to another GPU of so many; 0: to an NVSwitch
     Rate nvlink_rate;                          ///< per link
     transport::LinkDirection nvlink;           ///< one link; a bundle of n links has n times its rate and buffer
     Bytes stripe_bytes = 0;                    ///< address interleave over planes
@@ -87,6 +88,8 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   bool reaches_over_nvlink(transport::Window destination) const;
   /// Whether the NVSwitches multicast and reduce for groups (NVLS).
   bool multicasts() const { return config_.groups && !config_.nvlink_planes.empty(); }
+  /// NVLinks from this GPU to another one of its mesh; 0: NVSwitches, or no NVLink.
+  std::uint32_t mesh_links() const { return config_.mesh_gpus == 0 ? 0 : config_.nvlink_planes.front(); }
   /// Whether working NVLink links lead to that memory.
   bool has_nvlink_to(transport::Window destination) const { return !stripes_to(destination).empty(); }
   /// Latency of a NIC's read request at the HBM. It limits how soon the NIC can reuse its tags.
@@ -116,7 +119,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   void copy_locally(transport::Message& message);
   Part written_over_pcie(transport::Message& message, std::uint64_t address, Bytes bytes) const;
   void send_over_nvlink(transport::Message& message, std::uint64_t address, Bytes bytes);
-  /// The address interleave over the planes that still work.
+  /// The address interleave over the planes that lead to a memory and still work.
   const nvlink::Stripes& stripes_to(transport::Window destination) const;
   const nvlink::Stripes& stripes_over(transport::GroupId group) const;
   nvlink::Stripes stripes_where_open(const std::vector<transport::Window>& members) const;

@@ -155,16 +155,38 @@ void bridge_pairs(MachineSpec& machine, const Source& source) {
       throw InputError(place_of(source.root, key),
                        key + ": " + group.gpu.name + " of group " + group.name + " does not support NVLink bridges");
     group.nvlink_planes = {group.gpu.nvlink.links};
-    group.bridged = true;
+    group.nvlink_mesh = 2;
+  }
+}
+
+/// Links of a GPU on a board with NVLinks.
+std::uint32_t board_links(const GroupSpec& group) {
+  return group.gpu.nvlink.bridge || group.gpu.nvlink.gb_per_s == 0 ? 0 : group.gpu.nvlink.links;
+}
+
+/// A GPU's links, shared out equally to the other GPUs of its server; what is left over is unused.
+void join_mesh(MachineSpec& machine, const Source& source) {
+  const std::uint32_t others = machine.board.gpus - 1;
+  for (GroupSpec& group : machine.groups) {
+    const std::uint32_t links = board_links(group);
+    if (links < others) {
+      const std::string key = "machine.groups." + group.name + ".gpu";
+      throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has " + std::to_string(links) +
+                                                       " NVLinks to GPUs; " + machine.board.name + " needs " +
+                                                       std::to_string(others));
+    }
+    group.nvlink_planes.assign(others, links / others);
+    group.nvlink_mesh = machine.board.gpus;
   }
 }
 
 void resolve_nvlink(NvLinkBridge bridge, MachineSpec& machine, const Source& source) {
   const std::vector<std::uint32_t>& wired = machine.board.nvlink_planes;
   if (bridge == NvLinkBridge::pairs) bridge_pairs(machine, source);
+  if (machine.board.nvlink_mesh) join_mesh(machine, source);
   if (wired.empty()) return;
   for (GroupSpec& group : machine.groups) {
-    const std::uint32_t links = group.gpu.nvlink.bridge || group.gpu.nvlink.gb_per_s == 0 ? 0 : group.gpu.nvlink.links;
+    const std::uint32_t links = board_links(group);
     if (links < wired.size()) {
       const std::string key = "machine.groups." + group.name + ".gpu";
       throw InputError(place_of(source.root, key), key + ": " + group.gpu.name + " has " + std::to_string(links) +

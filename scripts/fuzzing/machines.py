@@ -7,14 +7,18 @@ from . import bases
 
 GPUS = {
     "plx_box": ("L40S", "A100-PCIe-80GB", "H100-PCIe-80GB", "RTX-4090", "RTX-5090", "V100-PCIe-32GB", "A40-48GB", "L20-48GB"),
+    "hgx_a100_4gpu": ("A100-SXM4-80GB", "A800-SXM4-80GB"),
+    "hgx_h100_4gpu": ("H100-SXM5-80GB", "H800-SXM5-80GB"),
     "dgx_a100": ("A100-SXM4-80GB", "A800-SXM4-80GB"),
     "dgx_h100": ("H100-SXM5-80GB", "H200-SXM-141GB", "H800-SXM5-80GB", "H20-SXM-96GB"),
     "dgx_b200": ("B200-SXM-180GB", "B300-SXM-270GB"),
     "gb200_nvl72": ("GB200-186GB",),
 }
-PLATFORMS = ("plx_box",) * 4 + ("dgx_h100",) * 3 + ("dgx_a100", "dgx_a100", "dgx_b200", "gb200_nvl72")
+PLATFORMS = ("plx_box",) * 4 + ("dgx_h100",) * 3 + ("dgx_a100", "dgx_a100", "dgx_b200", "gb200_nvl72", "hgx_a100_4gpu", "hgx_h100_4gpu")
+RACK_GPUS, MESH_GPUS, USUAL_GPUS = 72, 4, 8
 NICS = {"infiniband": ("connectx5_edr", "connectx6_hdr", "connectx7_ndr"), "roce": ("connectx6_roce", "connectx7_roce")}
 LINKS = {"plx_box": ("nic_pcie", "plx_uplink", "socket_link", "ib_cable", "gpu_pcie"),
+         "hgx_a100_4gpu": ("nic_pcie", "ib_cable", "nvlink"), "hgx_h100_4gpu": ("socket_link", "gpu_pcie", "nvlink"),
          "dgx_a100": ("nic_pcie", "plx_uplink", "socket_link", "ib_cable", "gpu_pcie", "nvlink"),
          "dgx_h100": ("nic_pcie", "ib_cable", "gpu_pcie", "nvlink"), "dgx_b200": ("ib_cable", "nvlink"), "gb200_nvl72": ("nvlink", "ib_cable")}
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "reduce")
@@ -46,7 +50,7 @@ def machine(rng: random.Random, kind: str | None = None) -> tuple[str, dict, dic
     if kind in ("disaggregated_prefill", "layer"):
         files["models/tiny.json"] = model(rng)
         scenario["model"] = {"config": "models/tiny.json"}
-    gpus = 72 if platform == "gb200_nvl72" else 8
+    gpus = RACK_GPUS if platform == "gb200_nvl72" else MESH_GPUS if platform.startswith("hgx") else USUAL_GPUS
     scenario["workload"] = WORKLOADS[kind](rng, gpus, servers)
     return platform, scenario, files
 
@@ -78,9 +82,9 @@ def model(rng: random.Random) -> dict:
 
 
 def prefill(rng: random.Random, gpus: int, servers: int) -> dict:
-    splits = [(1, 1), (2, 1), (2, 2), (4, 1), (1, 2), (4, 2), (8, 1)] + ([(8, 2)] if servers == 2 else [])
+    splits = [(tp, pp) for tp, pp in ((1, 1), (2, 1), (2, 2), (4, 1), (1, 2), (4, 2), (8, 1), (8, 2)) if tp <= gpus and tp * pp <= gpus * servers]
     tp, pp = rng.choice(splits)
-    decode_tp, decode_pp = rng.choice([split for split in splits if split[0] * split[1] <= gpus * servers])
+    decode_tp, decode_pp = rng.choice(splits)
     if rng.random() < 0.5:
         requests: dict = {"count": rng.choice((1, 2, 3)), "prompt_tokens": rng.choice((64, 200, 300))}
     else:
@@ -96,9 +100,9 @@ def prefill(rng: random.Random, gpus: int, servers: int) -> dict:
 
 def collective(rng: random.Random, gpus: int, servers: int) -> dict:
     made = {"kind": "collective", "op": rng.choice(OPERATIONS), "sizes_bytes": [rng.choice((8, 1000, 4096, 65536, 300000, 1 << 20))]}
-    ranks = rng.choice((2, 3, 4, 8, gpus)) if gpus <= 8 else rng.choice((2, 4, 8, 18))
+    ranks = rng.choice([n for n in (2, 3, 4, 8) if n <= gpus]) if gpus <= USUAL_GPUS else rng.choice((2, 4, 8, 18))
     if servers == 2:
-        made["ranks_per_server"] = rng.choice((1, 2, 4, 8))
+        made["ranks_per_server"] = rng.choice([n for n in (1, 2, 4, 8) if n <= gpus])
     else:
         made["ranks"] = ranks
     if rng.random() < 0.3:
@@ -121,7 +125,7 @@ def p2p(rng: random.Random, gpus: int, servers: int) -> dict:
 
 
 def layer(rng: random.Random, gpus: int, servers: int) -> dict:
-    made = {"kind": "layer", "tp": rng.choice((1, 2, 4, 8)), "phase": rng.choice(("prefill", "decode", "training"))}
+    made = {"kind": "layer", "tp": rng.choice([n for n in (1, 2, 4, 8) if n <= gpus]), "phase": rng.choice(("prefill", "decode", "training"))}
     if made["phase"] == "decode":
         return made | {"batch": rng.choice((1, 8, 32)), "context_tokens": rng.choice((1, 300, 2000)), "library": rng.choice(("nccl", "vllm", "sglang"))}
     return made | {"tokens": rng.choice((64, 256, 512)), "sequence_parallel": rng.random() < 0.3}
@@ -129,7 +133,7 @@ def layer(rng: random.Random, gpus: int, servers: int) -> dict:
 
 def overlap(rng: random.Random, gpus: int, servers: int) -> dict:
     operation = rng.choice(("all_gather_gemm", "gemm_reduce_scatter", "gemm_all_reduce"))
-    return {"kind": "overlap", "op": operation, "gemm": {"m": 512, "n": 1024, "k": rng.choice((256, 1024))}, "ranks": rng.choice((2, 4, 8))}
+    return {"kind": "overlap", "op": operation, "gemm": {"m": 512, "n": 1024, "k": rng.choice((256, 1024))}, "ranks": rng.choice([n for n in (2, 4, 8) if n <= gpus])}
 
 
 WORKLOADS = {"disaggregated_prefill": prefill, "collective": collective, "p2p": p2p, "layer": layer, "overlap": overlap}

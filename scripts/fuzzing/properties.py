@@ -100,9 +100,11 @@ class Checked:
         if self.kind == "p2p" or "" in algorithms or algorithms & {"nvls", "nvls_tree"}:
             return
         with (self.folder / "plain" / "links.csv").open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["name"].startswith(("GPU_", "NVLink_")) and not row["name"].endswith("_Bridge")]
-        sent = sum(int(row["bytes"]) for row in rows if row["direction"] == "tx")
-        taken = sum(int(row["bytes"]) for row in rows if row["direction"] == "rx")
+            rows = [row for row in csv.DictReader(file) if row["name"].startswith(("GPU_", "NVLink_"))]
+        direct = sum(int(row["bytes"]) for row in rows if row["name"].startswith("NVLink_") and "_Plane[" not in row["name"])  # from GPU to GPU
+        others = [row for row in rows if row["name"].startswith("GPU_") or "_Plane[" in row["name"]]
+        sent = direct + sum(int(row["bytes"]) for row in others if row["direction"] == "tx")
+        taken = direct + sum(int(row["bytes"]) for row in others if row["direction"] == "rx")
         moved = sum(row["bytes"] for row in summary["traffic"])
         if sent != taken or sent < moved:
             yield Failure("what GPUs send, take and mean differs", f"sent {sent}, taken {taken}, messages {moved}")

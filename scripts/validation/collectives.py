@@ -56,15 +56,22 @@ def map_row(row: Row) -> Experiment:
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     ranks, servers = _ranks(row, platform)
-    workload = {"kind": "collective", "op": operation, "library": _library(row), "algorithm": _algorithm(row)}
+    workload = {"op": operation, "library": _library(row), "algorithm": _algorithm(row)}
     if ranks < servers * systems.gpus_per_server(platform):
         workload["ranks_per_server"] = ranks // servers
     if operation in ("all_to_all", "send_recv") and (version := _nccl_version(row)):
         workload["nccl_version"] = version
     if _in_graph(row, workload["library"]):
         workload["in_graph"] = True
-    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": fabric_of(size, servers), "workload": workload}
-    return Experiment(operation, platform, scenario, size, lambda result: metric_at(result, metric, size), unit, size * ranks,
+    return experiment_of(row, gpu, servers, workload, size, size * ranks, metric, unit)
+
+
+def experiment_of(row: Row, gpu: systems.Gpu, servers: int, workload: dict, size: int, cost: int, metric: str, unit: float) -> Experiment:
+    """The run of a collective; `metric` and `unit` as _metric() returns them."""
+    platform = systems.platform_of(row, gpu)
+    scenario = {"machine": systems.machine(row, platform, gpu, servers), "fabric": fabric_of(size, servers),
+                "workload": {"kind": "collective"} | workload}
+    return Experiment(workload["op"], platform, scenario, size, lambda result: metric_at(result, metric, size), unit, cost,
                       lambda result: _chosen(result, size))
 
 

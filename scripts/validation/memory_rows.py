@@ -13,9 +13,9 @@ Rules, by `kind`:
 
 import re
 
-from . import kernels
+from . import collectives, kernels, systems
 from .experiment import LARGEST_CLASS, Experiment, size_class
-from .rows import BYTES_PER_SECOND, Row, Unmapped
+from .rows import BYTES_PER_SECOND, SECONDS, Row, Unmapped
 
 LONG_COPY = 256 << 20  # bytes read and as many written
 # Doubles that a thread reads and writes per wait for memory
@@ -31,6 +31,7 @@ MODELS = {
 }
 GPT3_RANKS = 4
 GELU_WIDTH = 1024
+FP16_BYTES = 2
 SCALAR_BYTES = 2  # that a thread of the kernels of those days asked for at once
 
 
@@ -104,7 +105,8 @@ def _gpt3(row):
     hidden, heads, name = int(shape.group(1)), int(shape.group(2)), shape.group(3)
     batch, length = int(prompt.group(1)), int(prompt.group(2))
     if name.startswith("AllReduce"):
-        raise Unmapped("a collective over NVLinks from GPU to GPU: of the fabric, and no platform has them")
+        size = FP16_BYTES * batch * length * hidden
+        return collectives.experiment_of(row, systems.gpu_of(row), 1, {"op": "all_reduce"}, size, GPT3_RANKS * size, "time_s", row.scale(SECONDS))
     tokens, head_dim, own = batch * length, hidden // heads, hidden // GPT3_RANKS
     groups = batch * heads // GPT3_RANKS
 

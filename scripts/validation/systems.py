@@ -21,10 +21,11 @@ DATASHEETS = ROOT / "platforms" / "datasheets"
 
 # NVLink generation -> the board with NVSwitches of this generation. GB GPUs are in racks, not on boards of eight.
 SWITCHED = {3: "dgx_a100", 4: "dgx_h100", 5: "dgx_b200"}
+MESHES = {3: "hgx_a100_4gpu", 4: "hgx_h100_4gpu"}  # NVLink generation -> the board whose GPUs are joined without NVSwitches
 RACK = "gb200_nvl72"
 CARDS = "plx_box"
 FIFTH_GENERATION, OLDEST_CPU_WITH_FIFTH_GENERATION = 5, "xeon_sapphire_rapids"  # of PCIe; older than that is the CPU of plx_box
-GPUS_PER_SERVER = {RACK: 72}
+GPUS_PER_SERVER = {RACK: 72} | dict.fromkeys(MESHES.values(), 4)
 GPUS_PER_TRAY = 4  # of a rack
 USUAL_GPUS_PER_SERVER = 8
 PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144"}  # of a box, by the generation of its GPUs
@@ -171,7 +172,9 @@ def platform_of(row: Row, gpu: Gpu) -> str:
     if gpu.card:
         return CARDS
     if re.search(DIRECT_WORDS, row.text("system", "fabric", "link"), re.IGNORECASE):
-        raise Unmapped("NVLinks from GPU to GPU, without switches: no platform has them")
+        if gpu.nvlink not in MESHES or re.match(r"GH\d", gpu.family):
+            raise Unmapped(f"no platform has NVLinks from {gpu.family} to {gpu.family} without switches")
+        return MESHES[gpu.nvlink]
     if re.match(r"GB\d", gpu.family):
         return RACK
     if gpu.nvlink not in SWITCHED or re.match(r"GH\d", gpu.family):

@@ -157,7 +157,12 @@ BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {
   same(planes("H20-SXM-96GB", "dgx_h100"), {5, 4, 4, 5});
   same(planes("H800-SXM5-80GB", "dgx_h100"), {2, 2, 2, 2});
   same(planes("B300-SXM-270GB", "dgx_b200"), {9, 9});
+  same(planes("A100-SXM4-80GB", "hgx_a100_4gpu"), {4, 4, 4});
+  same(planes("A800-SXM4-80GB", "hgx_a100_4gpu"), {2, 2, 2});
+  same(planes("H100-SXM5-80GB", "hgx_h100_4gpu"), {6, 6, 6});
   BOOST_TEST(planes("A100-PCIe-80GB", "plx_box").empty());
+  BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: L40S}}}\n", "hgx_a100_4gpu") ==
+             "s.yaml:1:32: error: machine.groups.node.gpu: L40S has 0 NVLinks to GPUs; hgx_a100_4gpu needs 3");
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: A100-PCIe-80GB}}}\n", "dgx_a100") ==
              "s.yaml:1:32: error: machine.groups.node.gpu: A100-PCIe-80GB has 0 NVLinks to switches; dgx_a100 has 6 "
              "NVSwitches");

@@ -62,6 +62,9 @@ def node(one):
     ("rtx_pro_6000_server", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000-Blackwell-Server", "plx_box"),
     ("AWS p5en.48xlarge", "", "H200-SXM-141GB", "dgx_h100"),
     ("AWS p4d", "", "A100-SXM4-40GB", "dgx_a100"),
+    ("4xA100 NVLink fully connected", "", "A100-SXM4-80GB", "hgx_a100_4gpu"),
+    ("Leonardo A100 (4xNVLink/pair)", "", "A100-SXM4-80GB", "hgx_a100_4gpu"),
+    ("4xH100 NV6 direct", "", "H100-SXM5-80GB", "hgx_h100_4gpu"),
 ])
 def test_names_become_datasheets_and_platforms(system, device, gpu, platform):
     one = mapped(system=system, device=device, fabric="", n_gpus="4")
@@ -91,7 +94,8 @@ def test_every_shipped_gpu_datasheet_is_found_by_its_own_name():
     ({"system": "H800 PCIe", "device": ""}, "no datasheet for the PCIe card H800"),
     ({"system": "MI300X", "device": ""}, "no platform has the xGMI mesh of MI300X"),
     ({"system": "DGX-1 V100-SXM2", "device": ""}, "no platform has V100 GPUs"),
-    ({"fabric": "NVLink3 fully connected"}, "NVLinks from GPU to GPU, without switches: no platform has them"),
+    ({"system": "4xB200", "device": "", "fabric": "NVLink5 fully connected"}, "no platform has NVLinks from B200 to B200 without switches"),
+    ({"n_gpus": "8", "fabric": "NVLink4 fully connected"}, "8 GPUs in a server: hgx_h100_4gpu has 4"),
     ({"op": "gather"}, "operation 'gather' is not one of"),
     ({"metric": "power"}, "metric 'power' is not time, busbw or algbw"),
     ({"unit": "furlongs"}, "unit 'furlongs' of time"),

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("RAILYARD_BIN", ROOT / "build" / "bin")).resolve()
-PLATFORMS = ["plx_box", "dgx_a100", "dgx_h100", "dgx_b200", "gb200_nvl72"]
+PLATFORMS = ["plx_box", "hgx_a100_4gpu", "hgx_h100_4gpu", "dgx_a100", "dgx_h100", "dgx_b200", "gb200_nvl72"]
 
 if not (BIN / "plx_box").exists():
     pytest.skip(f"no executables in {BIN}: build them, or set RAILYARD_BIN", allow_module_level=True)

@@ -286,6 +286,8 @@ Record<BoardDatasheet> board_record() {
   r.add("trays", &BoardDatasheet::trays, "parts of a server that PCIe and socket links do not leave").range(1, 64);
   r.add("c2c", &BoardDatasheet::c2c, "GPUs connect to their socket over NVLink-C2C");
   r.add("nvlink_planes", &BoardDatasheet::nvlink_planes, "links from each GPU to each NVSwitch").range(1, 64);
+  r.add("nvlink_mesh", &BoardDatasheet::nvlink_mesh,
+        "NVLinks lead from each GPU to each other one of its server, of at most four, without NVSwitches");
   return r;
 }
 

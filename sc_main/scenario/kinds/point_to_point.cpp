@@ -102,7 +102,8 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
 void remove_peer_access(platforms::MachineSpec& machine) {
   for (platforms::GroupSpec& group : machine.groups) {
     group.gpu.pcie.p2p = false;
-    group.bridged = false;
+    group.nvlink_mesh = 0;
+    if (machine.board.nvlink_planes.empty()) group.nvlink_planes.clear();
   }
 }
 
