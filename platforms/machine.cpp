@@ -198,6 +198,12 @@ transport::Path Machine::HostPort::path_to(transport::Window destination, std::u
   return machine_.nic_at(host_, 0).path_from_host(host_, destination, machine_.nic_at(destination, 0).lid());
 }
 
+transport::Path Machine::HostPort::path_of(const transport::Message& message) const {
+  if (message.kind != transport::MessageKind::read) return Sender::path_of(message);
+  const transport::Window memory = message.destination;
+  return machine_.nic_at(host_, 0).read_path(memory, host_, machine_.nic_at(memory, 0).lid());
+}
+
 void Machine::build_host_ports() {
   for (auto& server : servers_) {
     for (auto& host : server->hosts) {

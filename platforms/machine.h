@@ -176,6 +176,7 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
     void send(transport::Message& message) override;
     transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
                             transport::Engine engine) const override;
+    transport::Path path_of(const transport::Message& message) const override;
 
    private:
     const Machine& machine_;

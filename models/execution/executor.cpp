@@ -65,6 +65,7 @@ void Job::post() {
   message.source = *rank_->memory;
   message.traffic_class = copy_.traffic_class;
   message.engine = copy_.engine;
+  message.kind = copy_.kind;
   message.queue_pair = copy_.queue_pair;
   message.client = this;
   for (const CopyTarget& transfer : copy_.transfers) {

@@ -55,7 +55,8 @@ class Executor : private collective::CollectiveClient {
   ///               so on
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
-  /// Sends messages from the rank's memory; no job runs at their destinations. @pre the rank has a memory
+  /// Sends messages from the rank's memory, or reads other memories into it; no job runs there. @pre the rank has a
+  /// memory
   JobRef copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel& label, JobClient& client,
               const std::vector<JobRef>& after = {});
   /// The two sides of a transfer between members of a communicator, in its streams, like ncclSend() and ncclRecv().

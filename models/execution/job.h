@@ -18,17 +18,18 @@
 namespace railyard::execution {
 
 struct CopyTarget {
-  transport::Window destination = 0;
+  transport::Window destination = 0;  ///< of a read: the memory that is read
   Bytes bytes = 0;
 };
 
-/// Messages from a rank's memory to other memories.
+/// Messages from a rank's memory to other memories, or in the opposite direction.
 struct Copy {
   std::vector<CopyTarget> transfers;
   std::uint8_t traffic_class = 0;
   transport::Engine engine = transport::Engine::copy_engine;
-  std::uint32_t queue_pair = 0;  ///< messages of one queue pair keep their order
-  Time start{};                  ///< time of the engine before the first byte; occupies the stream
+  transport::MessageKind kind = transport::MessageKind::write;  ///< or read
+  std::uint32_t queue_pair = 0;                                 ///< messages of one queue pair keep their order
+  Time start{};  ///< time of the engine before the first byte; occupies the stream
 };
 
 /// A transfer between two members of a communicator.

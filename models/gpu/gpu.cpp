@@ -223,11 +223,12 @@ transport::Path Gpu::path_of(const Message& message) const {
 }
 
 transport::Path Gpu::read_path_of(const Message& message) const {
-  const Egress::Via via = policy_.egress(window(), message.destination, message.traffic_class, message.queue_pair).via;
+  const Egress egress = policy_.egress(window(), message.destination, message.traffic_class, message.queue_pair);
   transport::Path path;
-  if (via == Egress::Via::local || via == Egress::Via::none) return path;
-  if (via == Egress::Via::pcie) return pull_path(message.destination);
-  if (via != Egress::Via::nvlink)
+  if (egress.via == Egress::Via::local || egress.via == Egress::Via::none) return path;
+  if (egress.via == Egress::Via::pcie) return pull_path(message.destination);
+  if (egress.via == Egress::Via::nic) return egress.nic->read_path(message.destination, window(), egress.remote);
+  if (egress.via != Egress::Via::nvlink)
     throw std::logic_error(std::string(name()) + ": a read needs the memory of a reachable peer");
   const auto add = [&](PortId out, std::uint32_t weight) {
     const std::uint64_t address = transport::window_base(message.destination);

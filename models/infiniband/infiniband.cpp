@@ -7,6 +7,7 @@ transport::PacketFormat Protocol::packet_format() const {
   format.max_payload_bytes = mtu_bytes;
   format.overhead_bytes = packet_overhead_bytes;
   format.first_overhead_bytes = first_overhead_bytes;
+  format.read_request_bytes = packet_overhead_bytes + first_overhead_bytes;
   return format;
 }
 

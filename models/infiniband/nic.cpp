@@ -1,8 +1,11 @@
 #include "infiniband/nic.h"
 
+#include <algorithm>
+
 namespace railyard::infiniband {
 
 using transport::Message;
+using transport::MessageKind;
 using transport::Transaction;
 using transport::TransactionKind;
 
@@ -18,25 +21,63 @@ PortId Nic::decode(std::uint64_t address, transport::Lid, PortId ingress) const 
 }
 
 void Nic::post(Message& message, transport::Lid remote, Bytes bytes) {
+  if (message.kind == MessageKind::read) {
+    post_direct({&message, remote, bytes});
+    return;
+  }
   posts_.push_back({&message, remote, bytes});
   context_.calendar.at(now() + timing_.doorbell, *this, kPostTag, 0);
 }
 
 void Nic::post_from_host(Message& message, transport::Lid remote) {
-  if (message.bytes > timing_.inline_bytes) {
+  if (message.kind == MessageKind::read || message.bytes > timing_.inline_bytes) {
     post(message, remote, message.bytes);
-    return;
+  } else {
+    post_direct({&message, remote, message.bytes});
   }
-  inline_posts_.push_back({&message, remote, message.bytes});
-  context_.calendar.at(now() + timing_.doorbell + timing_.transmit, *this, kInlineTag, 0);
 }
 
-void Nic::start_inline() {
-  const WorkRequest work = inline_posts_.front();
-  inline_posts_.pop_front();
+void Nic::post_direct(const WorkRequest& work) {
+  direct_posts_.push_back(work);
+  context_.calendar.at(now() + timing_.doorbell + timing_.transmit, *this, kDirectTag, 0);
+}
+
+Nic::WorkRequest Nic::take(transport::Ring<WorkRequest>& posts) {
+  const WorkRequest work = posts.front();
+  posts.pop_front();
+  return work;
+}
+
+void Nic::start_direct() {
+  const WorkRequest work = take(direct_posts_);
+  if (work.message->kind == MessageKind::read) {
+    ask(work);
+    return;
+  }
   Part part = whole_of(*work.message);
   part.lid = work.remote;
   inject(network(), part);
+}
+
+void Nic::ask(const WorkRequest& work) {
+  Message& message = *work.message;
+  Transaction& t = *context_.pool.acquire();
+  t.message = &message;
+  t.kind = TransactionKind::read_request;
+  t.address = transport::window_base(message.from());
+  t.lid = work.remote;
+  t.reply_to = transport::window_base(window());
+  t.reply_lid = lid_;
+  t.payload_bytes = work.bytes;
+  t.traffic_class = message.traffic_class;
+  t.virtual_channel = context_.plan.vc_of[message.traffic_class];  // NICs sink requests, so these block no response
+  t.head = t.tail = now();
+  enqueue(network(), requester_of(network(), message), t);
+}
+
+void Nic::answer_read(Transaction& request) {
+  carry({request.message, request.reply_lid, request.payload_bytes});
+  context_.pool.release(&request);
 }
 
 bool Nic::reaches(transport::Window source, transport::Window destination, transport::Lid remote) const {
@@ -46,7 +87,7 @@ bool Nic::reaches(transport::Window source, transport::Window destination, trans
 }
 
 bool Nic::can_read(std::uint32_t flow, const Message& message) const {
-  return reaches(message.source, message.destination, queue_pairs_[flow].remote);
+  return reaches(message.from(), message.to(), queue_pairs_[flow].remote);
 }
 
 void Nic::cut_off(Transaction& t, PortId out) {
@@ -54,10 +95,8 @@ void Nic::cut_off(Transaction& t, PortId out) {
   Reader::cut_off(t, out);
 }
 
-void Nic::start_work() {
-  const WorkRequest work = posts_.front();
-  posts_.pop_front();
-  const std::uint32_t number = flow_of(*work.message, work.message->source);
+void Nic::carry(const WorkRequest& work) {
+  const std::uint32_t number = flow_of(*work.message, work.message->from());
   if (number == queue_pairs_.size())
     queue_pairs_.push_back({add_requester(network()), work.remote, context_.plan.vc_of[work.message->traffic_class]});
   queue_pairs_[number].remote = work.remote;
@@ -74,6 +113,9 @@ void Nic::receive(Transaction& t) {
     t.tail += timing_.transmit;
     context_.calendar.at((faster_out ? t.first_packet : t.head) + timing_.transmit, *this, kTransmitTag,
                          reinterpret_cast<std::uint64_t>(&t));
+  } else if (asks(t.kind)) {
+    return_credit(t, t.tail);
+    context_.calendar.at(t.first_packet, *this, kAnswerTag, reinterpret_cast<std::uint64_t>(&t));
   } else {
     const bool faster_out = ports_[kNetworkPort].receive_rate < ports_[kPciePort].egress.link().rate;
     context_.calendar.at(faster_out ? t.first_packet : t.head, *this, kForwardTag, reinterpret_cast<std::uint64_t>(&t));
@@ -86,9 +128,9 @@ void Nic::transmit(Transaction& t) {
   t.kind = TransactionKind::write;
   t.engine_payload_bytes = 0;
   t.virtual_channel = qp.vc;
-  t.address = t.message->address;
+  t.address = transport::window_base(t.message->to()) + t.message->offset;
   t.lid = qp.remote;
-  queued(network(), -static_cast<std::int64_t>(t.payload_bytes));  // counted when its work request was posted
+  queued(network(), -static_cast<std::int64_t>(t.payload_bytes));  // counted by carry()
   enqueue(network(), qp.transmit_requester, t);
 }
 
@@ -107,17 +149,44 @@ void Nic::departed(Transaction& t, PortId out, Time leaves) {
 
 void Nic::on_own_event(std::uint32_t tag, std::uint64_t data) {
   switch (tag) {
-    case kPostTag: start_work(); break;
+    case kPostTag: carry(take(posts_)); break;
     case kTransmitTag: transmit(*reinterpret_cast<Transaction*>(data)); break;
     case kForwardTag: forward(*reinterpret_cast<Transaction*>(data)); break;
-    case kInlineTag: start_inline(); break;
+    case kDirectTag: start_direct(); break;
+    case kAnswerTag: answer_read(*reinterpret_cast<Transaction*>(data)); break;
     default: Reader::on_own_event(tag, data);
   }
 }
 
 transport::Path Nic::path(transport::Window memory, transport::Window destination, transport::Lid remote) const {
+  transport::Path path = carried_path(memory, destination, remote);
+  path.fixed += timing_.doorbell;
+  return path;
+}
+
+transport::Path Nic::read_path(transport::Window memory, transport::Window destination, transport::Lid remote) const {
+  std::vector<transport::Hop> request =
+      transport::walk(*this, network(), transport::window_base(memory), remote, TransactionKind::read_request);
+  const Nic* answers = nullptr;
+  const auto home = std::find_if(request.begin(), request.end(), [&](const transport::Hop& hop) {
+    const auto* nic = dynamic_cast<const Nic*>(hop.device);
+    if (nic != nullptr && nic != this) answers = nic;
+    return answers != nullptr;
+  });
+  if (answers == nullptr) SC_REPORT_FATAL(name(), "the network has no path to the memory of an RDMA read");
+  request.erase(home, request.end());
+  transport::Path path = answers->carried_path(memory, destination, lid_);
+  const transport::LinkDirection& last = request.back().link();
+  path.fixed += timing_.doorbell + timing_.transmit + transport::request_time(request) +
+                last.rate.time_for(last.packet.read_request_bytes);
+  path.request = std::move(request);
+  return path;
+}
+
+transport::Path Nic::carried_path(transport::Window memory, transport::Window destination,
+                                  transport::Lid remote) const {
   transport::Path path = pull_path(memory);
-  path.fixed += timing_.doorbell + timing_.transmit;
+  path.fixed += timing_.transmit;
   for (const transport::Hop& hop : transport::walk(*this, network(), transport::window_base(destination), remote))
     path.lanes[0].hops.push_back(hop);
   return path;

@@ -3,6 +3,9 @@
 // packets of the MTU. The receiving NIC writes the memory of the destination GPU over PCIe. No message is staged
 // completely: reads, network and writes are coupled train by train. A queue pair is a flow of the reader: source,
 // destination, class, queue pair.
+//
+// For an RDMA read, the NIC sends a request over the network. The NIC of the memory that is read answers by itself: it
+// sends the bytes as for a write, but needs no work request and no doorbell.
 #pragma once
 
 #include <array>
@@ -13,8 +16,8 @@
 namespace railyard::infiniband {
 
 struct NicTiming {
-  Time doorbell;           ///< from the work request to the first read request
-  Time transmit;           ///< from the arrival of read data to the network port
+  Time doorbell;  ///< from the work request to the first PCIe read, or to the transmit pipeline if none is needed
+  Time transmit;  ///< from the arrival of read data to the network port
   Bytes read_bytes = 0;    ///< most bytes of outstanding read requests: tags x MRRS; 0: no limit
   Bytes buffer_bytes = 0;  ///< per virtual channel: requested data that is not yet on the network; 0: no limit
   Bytes inline_bytes = 0;  ///< up to this size, a host's work request carries the data, and nothing is read
@@ -32,15 +35,18 @@ class Nic : public transport::Reader {
   transport::Lid lid() const { return lid_; }
   const NicTiming& timing() const { return timing_; }
 
-  /// RDMA write of `bytes` of a message to the NIC at `remote`. @pre the source memory is reachable over PCIe
+  /// RDMA write or read of `bytes` of a message, with the NIC at `remote`. @pre either memory is reachable over PCIe from
+  /// its NIC
   void post(transport::Message& message, transport::Lid remote, Bytes bytes);
-  /// The same for a whole message that the host's processor posts. Small messages are part of the work request.
+  /// The same for a whole message that the host's processor posts. Small writes are part of the work request.
   void post_from_host(transport::Message& message, transport::Lid remote);
   /// Whether all links on the path of such a message work.
   bool reaches(transport::Window source, transport::Window destination, transport::Lid remote) const;
   /// Hops and turn-arounds from the source memory, read over PCIe, to the destination.
   transport::Path path(transport::Window memory, transport::Window destination, transport::Lid remote) const;
-  /// The same for messages that the host's processor posts.
+  /// Of an RDMA read from `memory`, whose NIC is at `remote`, into `destination`.
+  transport::Path read_path(transport::Window memory, transport::Window destination, transport::Lid remote) const;
+  /// path() for messages that the host's processor posts.
   transport::Path path_from_host(transport::Window memory, transport::Window destination, transport::Lid remote) const;
 
   PortId decode(std::uint64_t address, transport::Lid lid, PortId ingress) const override;
@@ -67,12 +73,21 @@ class Nic : public transport::Reader {
   static constexpr std::uint32_t kPostTag = kFirstReaderTag;
   static constexpr std::uint32_t kTransmitTag = kFirstReaderTag + 1;
   static constexpr std::uint32_t kForwardTag = kFirstReaderTag + 2;
-  static constexpr std::uint32_t kInlineTag = kFirstReaderTag + 3;
+  static constexpr std::uint32_t kDirectTag = kFirstReaderTag + 3;
+  static constexpr std::uint32_t kAnswerTag = kFirstReaderTag + 4;
 
   PortId pcie() const { return PortId(kPciePort); }
   PortId network() const { return PortId(kNetworkPort); }
-  void start_work();
-  void start_inline();
+  static WorkRequest take(transport::Ring<WorkRequest>& posts);
+  void post_direct(const WorkRequest& work);
+  void start_direct();
+  /// Sends the request of an RDMA read.
+  void ask(const WorkRequest& work);
+  /// Carries out the request of another NIC's RDMA read.
+  void answer_read(transport::Transaction& request);
+  /// Reads the bytes of a message from their memory, and sends them to the NIC at `remote`.
+  void carry(const WorkRequest& work);
+  transport::Path carried_path(transport::Window memory, transport::Window destination, transport::Lid remote) const;
   void transmit(transport::Transaction& transaction);
   void forward(transport::Transaction& transaction);
 
@@ -81,7 +96,7 @@ class Nic : public transport::Reader {
   std::vector<QueuePair> queue_pairs_;  ///< by flow
   std::array<std::optional<std::uint32_t>, transport::kClassVcs> forward_requesters_;
   transport::Ring<WorkRequest> posts_;         ///< doorbells rung, in order
-  transport::Ring<WorkRequest> inline_posts_;  ///< work requests that carry their data
+  transport::Ring<WorkRequest> direct_posts_;  ///< the same for work that reads no memory here: RDMA reads, inline data
 };
 
 }  // namespace railyard::infiniband

@@ -36,6 +36,11 @@ transport::Path HostMemory::path_to(transport::Window destination, std::uint8_t 
   return engine(destination).fetch_path(*this);
 }
 
+transport::Path HostMemory::path_of(const Message& message) const {
+  if (beyond_ != nullptr && !serves(message.destination)) return beyond_->path_of(message);
+  return Sender::path_of(message);
+}
+
 transport::Path HostMemory::bounce_path(transport::Path in, transport::Window destination,
                                         transport::Engine with) const {
   const transport::Path on = engine(destination).fetch_path(*this);
@@ -97,7 +102,7 @@ void HostMemory::begin(const CopyEngine::Chunk& chunk) {
 }
 
 void HostMemory::receive(Transaction& t) {
-  if (asks(t.kind) || t.message->destination == window()) {
+  if (asks(t.kind) || t.message->to() == window()) {
     Endpoint::receive(t);
     return;
   }

@@ -33,10 +33,11 @@ class HostMemory : public transport::Endpoint, public transport::Sender {
   /// Adds a device to which this memory can be copied.
   void serve(transport::Window window, CopyEngine& engine);
 
-  /// Sends from host to device, or to another server.
+  /// Sends from host to device, or to another server; reads from another server.
   void send(transport::Message& message) override;
   transport::Path path_to(transport::Window destination, std::uint8_t traffic_class,
                           transport::Engine engine) const override;
+  transport::Path path_of(const transport::Message& message) const override;
 
   /// From device to device through this memory. @return false: a repeated attempt, and failed links have cut the path
   bool bounce(transport::Message& message);

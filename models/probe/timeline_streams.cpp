@@ -127,7 +127,7 @@ void TimelineStreams::on_delivered(const transport::Message& message, Time now) 
   const auto found = arrows_.find(&message);
   if (found == arrows_.end()) return;
   file_.events.flow(TraceEvents::Flow::end, track, message.started, found->second);
-  landing_ = {now, memory(message.destination), track, message.started};
+  landing_ = {now, memory(message.to()), track, message.started};
   arrows_.erase(found);
 }
 

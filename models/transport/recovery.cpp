@@ -34,7 +34,7 @@ void Recovery::give_up(Message& message, Bytes bytes) {
   message.undeliverable += std::max<Bytes>(1, bytes);
   message.finished = later(message.finished, now);
   // Copies and operands of a multicast or a reduction are not counted, so its message stays in flight.
-  if (message.kind == MessageKind::write && message.landed + message.undeliverable >= message.to_land)
+  if (!of_group(message.kind) && message.landed + message.undeliverable >= message.to_land)
     context_.endpoints[message.source]->complete(message);
 }
 

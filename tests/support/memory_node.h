@@ -24,7 +24,7 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   void route(transport::Window destination, PortId out) { out_[destination] = {out}; }
   /// The next choice, used if the links of all earlier paths have failed: this port.
   void route_otherwise(transport::Window destination, PortId out) { out_[destination].push_back(out); }
-  /// `nic` reads messages to `destination` from this memory and sends them to the NIC at `remote`.
+  /// `nic` sends messages to `destination` from this memory to the NIC at `remote`, and reads `destination` through it.
   void route(transport::Window destination, infiniband::Nic& nic, transport::Lid remote) {
     nics_[destination] = {{&nic, remote}};
   }
@@ -37,7 +37,8 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   Time read_latency() const override { return read_latency_; }
 
   void send(transport::Message& message) override {
-    if (message.kind != transport::MessageKind::write) {
+    const bool over_nic = message.kind == transport::MessageKind::read && nic_way(message.destination) != nullptr;
+    if (message.kind != transport::MessageKind::write && !over_nic) {
       message.address =
           of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
       Part part = whole_of(message);
@@ -67,6 +68,8 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
     using transport::MessageKind;
     if (message.kind == MessageKind::write) return path_to(message.destination, message.traffic_class, message.engine);
     if (message.kind == MessageKind::read) {
+      if (const NicWay* way = nic_way(message.destination))
+        return way->nic->read_path(message.destination, window(), way->remote);
       const std::uint64_t address = transport::window_base(message.destination);
       const transport::Arrival memory = transport::arrival(transport::walk(*this, PortId(0), address, 0), address);
       return transport::read_path(*this, PortId(0), *memory.endpoint, memory.port, memory.endpoint->read_latency());

@@ -102,6 +102,24 @@ BOOST_AUTO_TEST_CASE(traffic_takes_the_other_spine) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(reads_take_the_other_spine) {
+  for (const std::uint32_t leaf : {0, 1}) {  // above the reader, or above the memory
+    for (std::uint32_t spine = 0; spine < 2; ++spine) {
+      LeafSpine s(network(), Routing::deterministic, 4096);
+      s.lose(Time::us(5), s.up(leaf, spine));
+      transport::Message message;
+      message.kind = transport::MessageKind::read;
+      message.destination = 2;
+      message.bytes = 1'000'000;
+      s.send(Time(), message);
+      s.send(Time::us(10), message);
+      s.run();
+      BOOST_TEST(s.undeliverable.empty());
+      BOOST_TEST((s.landed[0] != Time::max() && s.landed[1] != Time::max()));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_leaf_that_is_cut_off_is_an_error_for_its_traffic_only) {
   LeafSpine::Shape shape = network();
   shape.leaves = 3;

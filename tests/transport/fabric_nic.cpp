@@ -1,4 +1,4 @@
-// GPUDirect RDMA over two NICs: reads over PCIe, the network, writes over PCIe, coupled train by train.
+// GPUDirect RDMA over two NICs, writes and reads: reads over PCIe, the network, writes over PCIe, coupled train by train.
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 
@@ -40,6 +40,18 @@ struct Nics : Simulation {
       for (std::uint32_t to = 0; to < 2 * count; ++to)
         if (from / 2 != to / 2) nodes[from].route(to, nics[from / 2], to / 2);
   }
+  /// Reads the memory `from` into the memory `to`, whose NIC asks.
+  std::size_t read(Time when, transport::Window from, transport::Window to, Bytes bytes) {
+    transport::Message message;
+    message.kind = transport::MessageKind::read;
+    message.source = to;
+    message.destination = from;
+    message.bytes = bytes;
+    return send(when, message);
+  }
+  const transport::PortCounters& sent_to_network(std::size_t nic) {
+    return nics[nic].port(PortId(infiniband::Nic::kNetworkPort)).counters;
+  }
   std::deque<infiniband::Nic> nics;
   using MemoryNode = test::MemoryNode;
 };
@@ -70,7 +82,72 @@ Nics::Parameters real_links() {
 // Read request out, memory, completion back, NIC, cable twice, PCIe twice.
 constexpr Time kIdealLatency = Time::ns(100 + 2 * 100 + 500 + 2 * 100 + 250 + 2 * 300 + 2 * 100);
 
+// A read's request before that: NIC, cable twice. The doorbell is the requester's.
+constexpr Time kIdealReadLatency = kIdealLatency + Time::ns(250 + 2 * 300);
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_read_takes_its_request_and_then_a_write_without_a_doorbell) {
+  for (const Bytes cut : {1000, 4096, 65'536}) {
+    Nics s(2, ideal_links(), cut);
+    s.read(Time::ns(77), 2, 0, 5'000'000);
+    s.run();
+    BOOST_TEST(s.took[0].fs() == (kIdealReadLatency + Time::us(100)).fs());
+    BOOST_TEST(s.alone[0].fs() == s.took[0].fs());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(uncontended_time_of_a_read_is_within_a_packet_with_real_parameters) {
+  const Time packet = gb(50).time_for(4096 + 26);
+  for (const Bytes cut : {0, 4096, 65'536}) {
+    for (const Bytes bytes : {1, 4096, 65'536, 1'000'000, 20'000'000}) {
+      Nics s(2, real_links(), cut);
+      s.read(Time(), 2, 0, bytes);
+      s.run();
+      BOOST_TEST_INFO(bytes << " bytes in " << cut << ": " << s.took[0].fs() << " fs, expected " << s.alone[0].fs());
+      BOOST_TEST((s.alone[0] <= s.took[0] + packet && s.took[0] <= s.alone[0] + packet));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(requests_of_reads_cross_one_way_and_their_bytes_the_other) {
+  constexpr Bytes kMessage = 1'000'000, kReads = 3;
+  const auto wire_bytes = [&](bool reads) {
+    Nics s(2, real_links(), 4096);
+    for (Bytes i = 0; i < kReads; ++i) reads ? s.read(Time(), 2, 0, kMessage) : s.send(Time(), 2, 0, kMessage);
+    s.run();
+    const transport::PortCounters &requests = s.sent_to_network(0), &network = s.sent_to_network(1),
+                                  &memory = s.nodes[2].port(PortId(0)).counters;
+    BOOST_TEST(requests.payload_bytes == 0u);
+    BOOST_TEST(requests.transactions == (reads ? kReads : 0u));
+    BOOST_TEST(requests.wire_bytes == requests.transactions * (8 + 12 + 16 + 4 + 2));  // LRH, BTH, RETH, ICRC, VCRC
+    BOOST_TEST(network.payload_bytes == kReads * kMessage);
+    BOOST_TEST(memory.payload_bytes == kReads * kMessage);
+    return std::pair(network.wire_bytes, memory.wire_bytes);
+  };
+  BOOST_TEST((wire_bytes(true) == wire_bytes(false)));
+}
+
+BOOST_AUTO_TEST_CASE(many_reads_are_as_fast_as_writes) {
+  const auto seconds = [](bool reads, Bytes cut) {
+    Nics s(2, real_links(), cut);
+    for (int i = 0; i < 16; ++i) reads ? s.read(Time(), 2, 0, 1'000'000) : s.send(Time(), 2, 0, 1'000'000);
+    s.run();
+    return s.took.back().seconds();
+  };
+  const double request = (kIdealReadLatency - kIdealLatency).seconds();
+  for (const Bytes cut : {4096, 65'536})
+    BOOST_TEST(seconds(true, cut) == seconds(false, cut) + request, tt::tolerance(1e-4));
+}
+
+BOOST_AUTO_TEST_CASE(two_nics_read_one_memory_on_queue_pairs_of_one_number) {
+  Nics s(3, real_links(), 4096);
+  s.read(Time(), 4, 0, 5'000'000);
+  s.read(Time(), 4, 2, 5'000'000);
+  s.run();
+  const double both = 10e6 / (50e9 * 4096 / (4096 + 26));
+  for (const Time t : s.took) BOOST_TEST(t.seconds() == both, tt::tolerance(0.02));
+}
 
 BOOST_AUTO_TEST_CASE(nothing_is_staged_whole_on_the_way) {
   for (const Bytes cut : {1000, 4096, 65'536}) {

@@ -95,6 +95,9 @@ struct Message {
   };
   std::array<Wait, 4> waits{};
   void waited_at(PortCounters& port, Time time);
+  /// Of a write or a read: the memory whose bytes move, and the memory that receives them.
+  Window from() const { return kind == MessageKind::read ? destination : source; }
+  Window to() const { return kind == MessageKind::read ? source : destination; }
   /// Distinguishes messages of one source, kind and class.
   std::uint32_t target() const { return of_group(kind) ? group : destination; }
   /// Key of all messages on the same path.

@@ -156,18 +156,23 @@ bool is_open(const std::vector<Hop>& hops) {
                                        [](const Hop& hop) { return hop.device->port(hop.port).egress.failed(); });
 }
 
-Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, PortId memory_port, Time memory_latency) {
-  Path path;
+Time request_time(const std::vector<Hop>& hops) {
+  Time time, packet;
   Rate into;
-  Time request;
-  for (const Hop& hop : walk(requester, out, window_base(memory.window()), 0, TransactionKind::read_request)) {
+  for (const Hop& hop : hops) {
     const LinkDirection& link = hop.link();
-    if (into != Rate() && into < link.rate) path.fixed += request;  // towards a faster link, a packet must be complete
-    path.fixed += link.latency;
-    request = link.rate.time_for(link.packet.read_request_bytes);
+    if (into != Rate() && into < link.rate) time += packet;  // towards a faster link, a packet must be complete
+    time += link.latency;
+    packet = link.rate.time_for(link.packet.read_request_bytes);
     into = link.rate;
   }
-  path.fixed += memory_latency;
+  return time;
+}
+
+Path read_path(const Endpoint& requester, PortId out, const Endpoint& memory, PortId memory_port, Time memory_latency) {
+  Path path;
+  path.fixed = request_time(walk(requester, out, window_base(memory.window()), 0, TransactionKind::read_request)) +
+               memory_latency;
   path.completion_payload_bytes = memory.completion_payload_bytes();
   path.lanes.push_back(
       {walk(memory, memory_port, window_base(requester.window()), 0, TransactionKind::read_response), 1});

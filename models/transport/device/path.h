@@ -36,6 +36,7 @@ struct Path {
                ///< none
   Meter* meter = nullptr;              ///< the meter with this rate, if any
   Bytes engine_payload_bytes = 0;      ///< packet limit of written bytes; 0: the links'
+  std::vector<Hop> request;            ///< of the packet that asks for a whole RDMA read; empty: another message
   Bytes request_bytes = 0;             ///< bytes per read request; 0: the links'
   Bytes completion_payload_bytes = 0;  ///< packet limit of read bytes; 0: the links'
   /// Bytes of read requests that are sent before the first answer arrives: their acks cross idle lines.
@@ -66,6 +67,9 @@ std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, L
 
 /// True if no hop's link has failed.
 bool is_open(const std::vector<Hop>& hops);
+
+/// Time of a read request's head over these hops, without contention.
+Time request_time(const std::vector<Hop>& hops);
 
 /// A read by `requester` through its port `out`, from a memory that answers through `memory_port`. The request's path
 /// and the memory's latency are the fixed part; the completion's path gives the hops.

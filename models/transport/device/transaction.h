@@ -44,6 +44,7 @@ struct Transaction {
   Transaction* next = nullptr;  ///< queue or free list
   Fork* fork = nullptr;         ///< set if this is a copy or an operand
   Lid lid = 0;                  ///< destination port on the network; decoded by InfiniBand switches
+  Lid reply_lid = 0;            ///< of a read request on the network: the port that its response is sent to
   GroupId group = 0;  ///< multicast and reduction: the group of memories; the address is an offset in each of them
   std::uint32_t packets = 0;  ///< number of packets in the receiver's header credits on the current link
   TransactionKind kind = TransactionKind::write;

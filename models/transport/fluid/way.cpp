@@ -166,6 +166,10 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
       charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
     }
   }
+  for (const Hop& hop : path_.request) {
+    FluidPort& port = *hop.device->port(hop.port).fluid;
+    charge(port, 0, port.link().packet.cost(hop.kind, bytes, 0, true).bytes);
+  }
   if (crossings_.size() > legs_.size())
     sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
   sized.slowest_bytes = bytes;
