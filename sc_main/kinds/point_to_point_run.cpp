@@ -12,13 +12,15 @@ using workload::p2p::Test;
 namespace {
 
 /// By p2p::Measure.
-constexpr std::array<const char*, 7> kMeasures{"unidirectional", "bidirectional", "latency", "write_bandwidth",
-                                               "write_latency",  "h2d",           "d2h"};
+constexpr std::array<const char*, 9> kMeasures{"unidirectional",  "bidirectional", "latency",
+                                               "write_bandwidth", "write_latency", "read_bandwidth",
+                                               "read_latency",    "h2d",           "d2h"};
 constexpr double kMiB = 1 << 20;
 
 const char* name_of(workload::p2p::Measure measure) { return kMeasures[static_cast<std::size_t>(measure)]; }
 bool is_latency(workload::p2p::Measure measure) {
-  return measure == workload::p2p::Measure::latency || measure == workload::p2p::Measure::write_latency;
+  using workload::p2p::Measure;
+  return measure == Measure::latency || measure == Measure::write_latency || measure == Measure::read_latency;
 }
 
 }  // namespace
@@ -64,15 +66,15 @@ std::vector<RouteOfInterest> PointToPointRun::routes() {
     case Test::h2d: add("host to 0", hosts_[0], gpu(0)); break;
     case Test::d2h: add("0 to host", gpu(0), hosts_[0]); break;
     case Test::ib_write_bw:
-    case Test::ib_write_lat:
-      if (spec().memory == workload::p2p::Memory::host) {
-        add("0 to 1", hosts_[0], hosts_[1]);
-      } else {
-        add("0 to 1", gpu(0), gpu(1));
-      }
-      break;
+    case Test::ib_write_lat: add("0 to 1", memory_of_end(0), memory_of_end(1)); break;
+    case Test::ib_read_bw:
+    case Test::ib_read_lat: add("1 to 0", memory_of_end(1), memory_of_end(0)); break;
   }
   return routes;
+}
+
+transport::Window PointToPointRun::memory_of_end(std::size_t place) const {
+  return spec().memory == workload::p2p::Memory::host ? hosts_[place] : gpus_[place].value();
 }
 
 Value PointToPointRun::explain() {
@@ -118,6 +120,10 @@ const Metrics<PointToPointRun>& PointToPointRun::declared_metrics() {
        [](const Run& run) { return run.by_size(Test::ib_write_bw); }},
       {"write_latency_s.[bytes]", "s", "`ib_write_lat`: by size",
        [](const Run& run) { return run.by_size(Test::ib_write_lat); }},
+      {"read_gb_per_s.[bytes]", "GB/s", "`ib_read_bw`: by size",
+       [](const Run& run) { return run.by_size(Test::ib_read_bw); }},
+      {"read_latency_s.[bytes]", "s", "`ib_read_lat`: by size",
+       [](const Run& run) { return run.by_size(Test::ib_read_lat); }},
   };
   return metrics;
 }
@@ -175,7 +181,8 @@ std::string PointToPointRun::host_text() const {
 
 std::string PointToPointRun::sweep_text() const {
   std::string text;
-  if (spec().test == Test::ib_write_bw) {
+  const bool is_bandwidth = workload::p2p::is_rdma_bandwidth(spec().test);
+  if (is_bandwidth) {
     text =
         fmt::format(" {:<12} {:>12} {:>20} {:>14}\n", "#bytes", "#iterations", "BW average[MiB/sec]", "MsgRate[Mpps]");
   } else {
@@ -183,7 +190,7 @@ std::string PointToPointRun::sweep_text() const {
   }
   for (std::size_t i = 0; i < bench_->finished(); ++i) {
     const Point& p = bench_->points()[i];
-    if (spec().test == Test::ib_write_bw) {
+    if (is_bandwidth) {
       text += fmt::format(" {:<12} {:>12} {:>20.2f} {:>14.6f}\n", p.bytes, p.messages, p.gb_per_s() * 1e9 / kMiB,
                           p.messages_per_s() * 1e-6);
     } else {

@@ -32,12 +32,12 @@ class PointToPointRun : public WorkloadRun {
   using Measure = workload::p2p::Measure;
   const Spec& spec() const { return scenario_.spec<Spec>(); }
   const char* name_of_test() const;
+  /// The memory of an RDMA test at either end.
+  transport::Window memory_of_end(std::size_t place) const;
   std::string matrix_text(Measure measure, const char* title) const;
   std::string host_text() const;
   std::string sweep_text() const;
-  bool sweeps() const {
-    return spec().test == workload::p2p::Test::ib_write_bw || spec().test == workload::p2p::Test::ib_write_lat;
-  }
+  bool sweeps() const { return workload::p2p::is_rdma(spec().test); }
   /// Mean over finished pairs of different memories, or finished GPUs; nothing if there is none.
   Value mean(Measure measure) const;
   /// The result of each finished size; nothing if the run is another test.

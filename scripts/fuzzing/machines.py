@@ -116,7 +116,7 @@ def collective(rng: random.Random, gpus: int, servers: int) -> dict:
 
 def p2p(rng: random.Random, gpus: int, servers: int) -> dict:
     if servers == 2:
-        test = rng.choice(("ib_write_bw", "ib_write_lat"))
+        test = rng.choice(("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat"))
         return {"kind": "p2p", "test": test, "sizes_bytes": [rng.choice((2, 4096, 65536))], "iterations": rng.choice((5, 20)),
                 "memory": rng.choice(("host", "gpu"))}
     test = rng.choice(("matrix", "matrix", "h2d", "d2h"))

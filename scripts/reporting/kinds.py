@@ -88,6 +88,8 @@ def _copies(subject: Subject, points: list[Point]) -> list[Chart]:
     found: list[Chart] = [
         *_by_size(subject, points, "write_gb_per_s", "writes", "RDMA write bandwidth by size"),
         *_by_size(subject, points, "write_latency_s", "write-times", "RDMA write latency by size"),
+        *_by_size(subject, points, "read_gb_per_s", "reads", "RDMA read bandwidth by size"),
+        *_by_size(subject, points, "read_latency_s", "read-times", "RDMA read latency by size"),
     ]
     sizes = next((name for name, keys in subject.axes.items() if "workload.copy_bytes" in keys), None)
     for metric, title in COPIES.items() if subject.is_sweep else ():

@@ -138,6 +138,44 @@ def test_small_writes_of_a_host_go_with_the_work_request(tmp_path):
     assert one_latency(tmp_path, 128, "machine.overrides={nic: {post_ns: 1380}}") == pytest.approx(inline + 1, abs=1e-6)
 
 
+def perftest(tmp_path, test, size, *sets, memory="host"):
+    options = [option for text in (f"workload.test={test}", f"workload.sizes_bytes=[{size}]", f"workload.memory={memory}", *sets) for option in ["--set", text]]
+    succeed("dgx_a100", WRITE, "--out", tmp_path / test, "--quiet", *options)
+    return rows(tmp_path / test / "p2p.csv")[0]
+
+
+@pytest.mark.parametrize("memory", ["host", "gpu"])
+@pytest.mark.parametrize("pipeline_ns", [0, 250])
+def test_a_read_takes_its_request_and_then_a_write(pipeline_ns, memory, tmp_path):
+    nic = f"machine.overrides={{nic: {{inline_bytes: 0, post_ns: 0, doorbell_ns: 0, transmit_ns: {pipeline_ns}, receive_ns: {pipeline_ns}}}}}"
+    links = json.loads(succeed("dgx_a100", WRITE, "--describe", "--json", "--set", nic).stdout)["links"]
+    latency_ns = {(link["name"], link["direction"]): link["latency_ns"] for link in links}
+    request_ns = pipeline_ns + latency_ns["IB_Cable_N[0]", "tx"] + latency_ns["IB_Cable_N[8]", "rx"] + 42 / 25  # bytes at 25 GB/s
+    for size in (64, 65536):
+        read, write = (float(perftest(tmp_path, test, size, nic, memory=memory)["latency_us"]) for test in ("ib_read_lat", "ib_write_lat"))
+        assert read == pytest.approx(write + request_ns / 1e3, abs=1e-3)
+
+
+@pytest.mark.parametrize("memory", ["host", "gpu"])
+def test_reads_reach_the_bandwidth_of_writes(memory, tmp_path):
+    read, write = (perftest(tmp_path, f"ib_{verb}_bw", 1 << 20, "workload.iterations=200", memory=memory) for verb in ("read", "write"))
+    assert float(read["gb_per_s"]) == pytest.approx(float(write["gb_per_s"]), rel=2e-3)
+
+
+def test_reads_in_flight_are_paced_by_their_round_trip(tmp_path):
+    common = ("workload.iterations=400", "machine.overrides={nic: {post_ns: 0}}")
+    latency = float(perftest(tmp_path, "ib_read_lat", 64, common[1])["latency_us"])
+    for depth in (1, 4):
+        rate = float(perftest(tmp_path, "ib_read_bw", 64, *common, f"workload.outstanding_reads={depth}")["messages_per_s"])
+        assert rate == pytest.approx(depth * 1e6 / latency, rel=0.05 if depth > 1 else 1e-6)
+
+
+def test_reads_over_fluid_links(tmp_path):
+    for test, column in (("ib_read_lat", "latency_us"), ("ib_read_bw", "gb_per_s")):
+        trains, fluid = (float(perftest(tmp_path, test, 1 << 20, "workload.iterations=20", *sets)[column]) for sets in ((), ("fabric.fidelity=fluid",)))
+        assert fluid == pytest.approx(trains, rel=0.01)
+
+
 def test_writes_of_a_window_are_paced_by_their_round_trip(tmp_path):
     succeed("dgx_a100", WRITE, "--out", tmp_path / "out", "--quiet", "--set", "workload.sizes_bytes=[64]", "--set", "workload.tx_depth=1",
             "--set", "machine.overrides={nic: {post_ns: 0}}", "--set", "workload.iterations=100")

@@ -32,6 +32,7 @@ RUNS = {
     "rack": ("gb200_nvl72", machine("GB200-186GB") + collective("all_gather", 8)),
     "copies": ("plx_box", machine("L40S") + "workload: {kind: p2p, test: matrix, engine: copy_engine}\n"),
     "rdma": ("dgx_a100", machine("A100-SXM4-80GB", 2) + "workload: {kind: p2p, test: ib_write_bw, sizes_bytes: [8, 65536]}\n"),
+    "rdma_read": ("dgx_a100", machine("A100-SXM4-80GB", 2) + "workload: {kind: p2p, test: ib_read_bw, sizes_bytes: [8, 65536]}\n"),
     "kernels": ("dgx_h100", machine("H100-SXM5-80GB") + GEMM),
     "layer": ("dgx_h100", machine("H100-SXM5-80GB") + LAYER),
     "overlap": ("dgx_a100", machine("A800-SXM4-80GB") + OVERLAP),

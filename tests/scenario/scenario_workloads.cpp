@@ -24,6 +24,7 @@ const std::string kCollective = "workload: {kind: collective, op: all_reduce}\n"
 const std::string kKernel = "workload: {kind: kernel, kernels: [{op: copy, bytes: 1}]}\n";
 const std::string kMatrix = "workload: {kind: p2p, test: matrix}\n";
 const std::string kWrite = "machine: {groups: {node: {servers: 2}}}\nworkload: {kind: p2p, test: ib_write_bw}\n";
+const std::string kRead = "machine: {groups: {node: {servers: 2}}}\nworkload: {kind: p2p, test: ib_read_bw}\n";
 
 CollectiveBenchSpec collective_of(const std::vector<std::string>& sets) {
   return Scratch().load(kCollective, sets).spec<CollectiveBenchSpec>();
@@ -141,6 +142,9 @@ BOOST_AUTO_TEST_CASE(p2p_tests) {
   BOOST_TEST(write.sizes.back() == 8u << 20);
   BOOST_TEST(write.queue_pairs == 4u);
   BOOST_TEST(write.tx_depth == 128u);
+  BOOST_TEST(p2p_of(kRead, {}).outstanding_reads == 16u);
+  BOOST_TEST(p2p_of(kRead, {}).iterations == 1000u);
+  BOOST_TEST(p2p_of(kRead, {"workload.test=ib_read_lat"}).iterations == 10u);
   BOOST_TEST(p2p_of(kWrite, {"workload.ranks=[3, 12]"}).gpus == (Indices{3, 12}), boost::test_tools::per_element());
 }
 
@@ -152,14 +156,19 @@ BOOST_AUTO_TEST_CASE(refused_p2p_tests) {
              "--set workload.queue_pairs=2: error: workload.queue_pairs: is not accepted with workload.test: matrix");
   BOOST_TEST(
       refusal(kWrite, "workload.copy_bytes=2") ==
-      "--set workload.copy_bytes=2: error: workload.copy_bytes: is not accepted with workload.test: ib_write_bw or "
-      "ib_write_lat");
+      "--set workload.copy_bytes=2: error: workload.copy_bytes: is not accepted with workload.test: ib_write_bw");
+  BOOST_TEST(refusal(kWrite, "workload.outstanding_reads=4") ==
+             "--set workload.outstanding_reads=4: error: workload.outstanding_reads: is not accepted with "
+             "workload.test: ib_write_bw");
+  BOOST_TEST(refusal(kRead, "workload.tx_depth=4") ==
+             "--set workload.tx_depth=4: error: workload.tx_depth: is not accepted with workload.test: ib_read_bw");
   BOOST_TEST(refusal(kWrite, "workload.ranks=[0, 1]") ==
              "--set workload.ranks=[0, 1]: error: workload.ranks: both GPUs are in one server; accepted: GPUs of two "
              "servers");
-  BOOST_TEST(refusal(kWrite, "workload.test=ib_write_lan") ==
-             "--set workload.test=ib_write_lan: error: workload.test: unknown value 'ib_write_lan'; "
-             "accepted: matrix, h2d, d2h, ib_write_bw, ib_write_lat (did you mean 'ib_write_lat'?)");
+  BOOST_TEST(
+      refusal(kWrite, "workload.test=ib_write_lan") ==
+      "--set workload.test=ib_write_lan: error: workload.test: unknown value 'ib_write_lan'; "
+      "accepted: matrix, h2d, d2h, ib_write_bw, ib_write_lat, ib_read_bw, ib_read_lat (did you mean 'ib_write_lat'?)");
 }
 
 BOOST_AUTO_TEST_CASE(circumstances_of_kernels) {

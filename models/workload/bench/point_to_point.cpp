@@ -10,8 +10,14 @@ namespace railyard::workload::p2p {
 namespace {
 
 /// The metric of each Measure for --why: the time of one message.
-constexpr std::array<const char*, 7> kMetrics{"unidirectional_s", "bidirectional_s", "latency_s", "write_s",
-                                              "write_latency_s",  "h2d_s",           "d2h_s"};
+constexpr std::array<const char*, 9> kMetrics{"unidirectional_s", "bidirectional_s", "latency_s",
+                                              "write_s",          "write_latency_s", "read_s",
+                                              "read_latency_s",   "h2d_s",           "d2h_s"};
+
+Measure measure_of(Test sweep) {
+  if (is_rdma_read(sweep)) return is_rdma_bandwidth(sweep) ? Measure::read_bandwidth : Measure::read_latency;
+  return is_rdma_bandwidth(sweep) ? Measure::write_bandwidth : Measure::write_latency;
+}
 
 }  // namespace
 
@@ -22,7 +28,9 @@ PointToPoint::PointToPoint(const PointToPointSpec& spec, const Ends& ends, Execu
     case Test::h2d:
     case Test::d2h: add_host_copies(); break;
     case Test::ib_write_bw:
-    case Test::ib_write_lat: add_sweep(); break;
+    case Test::ib_write_lat:
+    case Test::ib_read_bw:
+    case Test::ib_read_lat: add_sweep(); break;
   }
 }
 
@@ -53,7 +61,7 @@ void PointToPoint::add_host_copies() {
 void PointToPoint::add_sweep() {
   for (const Bytes bytes : spec_.sizes) {
     Point& point = points_.emplace_back();
-    point.measure = spec_.test == Test::ib_write_bw ? Measure::write_bandwidth : Measure::write_latency;
+    point.measure = measure_of(spec_.test);
     point.to = 1;
     point.bytes = bytes;
   }
@@ -79,7 +87,7 @@ void PointToPoint::add_copy(std::uint32_t from, std::uint32_t to) {
   if (path.chunk_start != Time()) flow.start += copy_start(to);
 }
 
-void PointToPoint::add_writes(std::uint32_t from, std::uint32_t to) {
+void PointToPoint::add_queue_pair(std::uint32_t from, std::uint32_t to) {
   const std::vector<Rank*>& memories = spec_.memory == Memory::host ? ends_.hosts : ends_.gpus;
   add_flow(*memories[from], *memories[to]).poster = ends_.hosts[from];
 }
@@ -91,7 +99,6 @@ void PointToPoint::run_next() {
     executor_.measure(kMetrics[static_cast<std::size_t>(point.measure)], static_cast<std::uint32_t>(finished_));
   flows_.clear();
   completed_ = 0;
-  window_ = 1;
   switch (point.measure) {
     case Measure::unidirectional:
     case Measure::latency: add_copy(point.from, point.to); break;
@@ -110,13 +117,14 @@ void PointToPoint::run_next() {
       add_flow(*ends_.gpus[point.from], *ends_.hosts[point.from]).start = copy_start(point.from);
       break;
     case Measure::write_bandwidth:
-      window_ = spec_.tx_depth;
-      for (std::uint32_t qp = 0; qp < spec_.queue_pairs; ++qp) add_writes(point.from, point.to);
+    case Measure::read_bandwidth:
+      for (std::uint32_t qp = 0; qp < spec_.queue_pairs; ++qp) add_queue_pair(point.from, point.to);
       break;
     case Measure::write_latency:
-      add_writes(point.from, point.to);
-      add_writes(point.to, point.from);
+      add_queue_pair(point.from, point.to);
+      add_queue_pair(point.to, point.from);
       break;
+    case Measure::read_latency: add_queue_pair(point.from, point.to); break;
   }
   point.messages = 0;
   for (const Flow& flow : flows_) point.messages += flow.messages;
@@ -138,7 +146,7 @@ JobLabel PointToPoint::label(What what, std::uint32_t flow, std::uint32_t messag
 
 void PointToPoint::pump(std::uint32_t f) {
   Flow& flow = flows_[f];
-  if (flow.posted == flow.messages || flow.posted - flow.completed == window_) return;
+  if (flow.posted == flow.messages || flow.posted - flow.completed == spec_.in_flight()) return;
   const std::uint32_t message = flow.posted++;
   if (flow.poster == nullptr) {
     send(f, message);
@@ -154,6 +162,7 @@ void PointToPoint::send(std::uint32_t f, std::uint32_t message) {
   copy.transfers = {{*flow.destination->memory, points_[finished_].bytes}};
   copy.traffic_class = number(TrafficClass::pp);
   copy.engine = spec_.engine;
+  if (is_rdma_read(spec_.test)) copy.kind = transport::MessageKind::read;
   copy.queue_pair = f;
   copy.start = flow.start;
   executor_.copy(*flow.source, flow.source->stream(kCopies), std::move(copy), label(kMessage, f, message), *this);
@@ -172,24 +181,26 @@ void PointToPoint::on_job_done(const Job& job) {
     run_next();
     return;
   }
-  const bool windowed = points_[finished_].measure == Measure::write_bandwidth;
   switch (fields.what) {
     case kPost:
       send(fields.flow, fields.message);
-      if (windowed) pump(fields.flow);
+      if (is_rdma_bandwidth(spec_.test)) pump(fields.flow);
       break;
     case kMessage:
-      if (windowed) {
-        Rank& host = *flows_[fields.flow].poster;
-        executor_.delay(host, host.stream(kFirstAcknowledgement + fields.flow * window_ + fields.message % window_),
-                        acknowledgement(flows_[fields.flow]), label(kAcknowledgement, fields.flow, fields.message),
-                        *this);
+      if (spec_.test == Test::ib_write_bw) {
+        acknowledge(fields.flow, fields.message);
       } else {
         complete(fields.flow);
       }
       break;
     default: complete(fields.flow); break;
   }
+}
+
+void PointToPoint::acknowledge(std::uint32_t f, std::uint32_t message) {
+  Rank& host = *flows_[f].poster;
+  gpu::Stream& stream = host.stream(kFirstAcknowledgement + f * spec_.tx_depth + message % spec_.tx_depth);
+  executor_.delay(host, stream, acknowledgement(flows_[f]), label(kAcknowledgement, f, message), *this);
 }
 
 void PointToPoint::complete(std::uint32_t f) {
@@ -209,9 +220,11 @@ std::string PointToPoint::point_name(const Point& point) const {
     case Measure::host_to_device: return fmt::format("H2D_GPU[{}]", point.from);
     case Measure::device_to_host: return fmt::format("D2H_GPU[{}]", point.from);
     case Measure::write_bandwidth: return fmt::format("Write_Bytes[{}]", point.bytes);
-    case Measure::write_latency: break;
+    case Measure::write_latency: return fmt::format("WriteLatency_Bytes[{}]", point.bytes);
+    case Measure::read_bandwidth: return fmt::format("Read_Bytes[{}]", point.bytes);
+    case Measure::read_latency: break;
   }
-  return fmt::format("WriteLatency_Bytes[{}]", point.bytes);
+  return fmt::format("ReadLatency_Bytes[{}]", point.bytes);
 }
 
 std::string PointToPoint::name(std::uint64_t arguments) const {

@@ -11,7 +11,11 @@
 //               takes the post time. A write is complete when its acknowledgement has returned: one path latency after
 //               the write's arrival.
 // ib_write_lat  perftest: a ping-pong of writes; the latency is half a round.
-// Sources: NVIDIA/cuda-samples p2pBandwidthLatencyTest.cu; linux-rdma/perftest.
+// ib_read_bw    perftest: every queue pair keeps outstanding_reads RDMA reads in flight. One host thread posts them, as
+//               for ib_write_bw; no job runs on the other server. A read is complete when its last byte has arrived.
+// ib_read_lat   perftest: one read after the other; the latency is the whole time of a read.
+// Sources: NVIDIA/cuda-samples p2pBandwidthLatencyTest.cu; linux-rdma/perftest (rtt_factor of print_report_lat() in
+// src/perftest_parameters.c: reads count whole, writes half).
 #pragma once
 
 #include <string>
@@ -29,6 +33,8 @@ enum class Measure : std::uint8_t {
   latency,
   write_bandwidth,
   write_latency,
+  read_bandwidth,
+  read_latency,
   host_to_device,
   device_to_host
 };
@@ -45,7 +51,7 @@ struct Point {
   bool within_a_gpu() const { return from == to && measure <= Measure::latency; }
   /// Payload divided by time; within a GPU, bytes are read and written, so they count twice.
   double gb_per_s() const { return messages_per_s() * static_cast<double>(bytes) * (within_a_gpu() ? 2 : 1) * 1e-9; }
-  /// Latency of a copy, or of one direction of a ping-pong.
+  /// Latency of a copy or a read, or of one direction of a ping-pong.
   double latency_s() const { return time().seconds() / static_cast<double>(messages); }
 };
 
@@ -59,7 +65,7 @@ struct Ends {
 
 class PointToPoint : private JobClient, private JobNamer {
  public:
-  /// Streams of a host: copies; the thread that posts writes; then one stream per write in flight, for the
+  /// Streams of a host: copies; the thread that posts reads and writes; then one stream per write in flight, for the
   /// acknowledgements.
   enum HostStream : std::size_t { kCopies, kPosts, kFirstAcknowledgement };
   static std::size_t acknowledgements(const PointToPointSpec& spec) {
@@ -82,7 +88,7 @@ class PointToPoint : private JobClient, private JobNamer {
     Time start;                   ///< start time of the copy engine
     std::uint32_t messages = 0;   ///< total number
     std::uint32_t posted = 0;     ///< posted, or being posted
-    std::uint32_t completed = 0;  ///< acknowledged to the sender
+    std::uint32_t completed = 0;  ///< acknowledged to the sender, or read
   };
   void add_matrix();
   void add_sweep();
@@ -91,18 +97,22 @@ class PointToPoint : private JobClient, private JobNamer {
   Time copy_start(std::uint32_t gpu) const;
   Flow& add_flow(Rank& source, Rank& destination);
   void add_copy(std::uint32_t from, std::uint32_t to);
-  void add_writes(std::uint32_t from, std::uint32_t to);
-  /// Posts messages up to the limit of the flow's window.
+  /// The messages of a queue pair, which the host of `from` posts: writes to `to`, or reads of its memory.
+  void add_queue_pair(std::uint32_t from, std::uint32_t to);
+  /// Posts the next message if the limit of messages in flight permits.
   void pump(std::uint32_t flow);
   void send(std::uint32_t flow, std::uint32_t message);
+  /// A write has arrived: its acknowledgement returns.
+  void acknowledge(std::uint32_t flow, std::uint32_t message);
   void complete(std::uint32_t flow);
   void finish();
   /// Time from a write's arrival to its acknowledgement at the sender.
   Time acknowledgement(const Flow& flow) const;
 
   // A point as a row: Copy_From[i]_To[j], Both_From[i]_To[j], Latency_From[i]_To[j]: a pair of the matrix; H2D_GPU[i],
-  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b]: a size of an ib_write sweep. Jobs of a point
-  // add _Flow[f]_Message[m]: the message; with Post_ in front, the post of a write; with Ack_, its acknowledgement.
+  // D2H_GPU[i]: a GPU and its host; Write_Bytes[b], WriteLatency_Bytes[b], Read_Bytes[b], ReadLatency_Bytes[b]: a size
+  // of an ib_write or ib_read sweep. Jobs of a point add _Flow[f]_Message[m]: the message; with Post_ in front, its post;
+  // with Ack_, the acknowledgement of a write.
   enum What : std::uint8_t { kPoint, kPost, kMessage, kAcknowledgement, kQuiet };
   struct Fields {
     std::uint32_t point : 20, flow : 12;
@@ -125,7 +135,6 @@ class PointToPoint : private JobClient, private JobNamer {
   std::vector<Point> points_;
   std::size_t finished_ = 0;
   std::vector<Flow> flows_;  ///< flows of the current point
-  std::uint32_t window_ = 1;
   std::uint64_t completed_ = 0;
 };
 

@@ -26,36 +26,40 @@ Record<PointToPointSection> p2p_record() {
   Record<PointToPointSection> r;
   r.choice("test", &PointToPointSection::test, words_of(workload::p2p::kTestNames),
            "matrix: p2pBandwidthLatencyTest over all pairs of GPUs; h2d, d2h: nvbandwidth between each GPU and its "
-           "host; ib_write: perftest between two servers")
+           "host; ib_write, ib_read: perftest between two servers")
       .required();
   add_ranks(r,
-            "number or list of GPUs, as for a collective; ib_write: a list of two GPUs, by default the first ones of "
-            "two servers");
+            "number or list of GPUs, as for a collective; ib_write, ib_read: a list of two GPUs, by default the first "
+            "ones of two servers; the first one's server writes or reads");
   r.choice("engine", &PointToPointSection::engine, {"sm", "copy_engine"},
            "matrix: the engine that copies, SMs or a copy engine");
   r.add("p2p", &PointToPointSection::p2p, "matrix: peer access between GPUs; false: bytes bounce off host memory");
   r.choice("memory", &PointToPointSection::memory, {"host", "gpu"},
-           "ib_write: memory that is read and written; host: the memory of the GPU's socket");
+           "ib_write, ib_read: memory that is read and written; host: the memory of the GPU's socket");
   r.add("copy_bytes", &PointToPointSection::copy_bytes, "size of a copy")
       .range(1, kMostSizeBytes)
       .fallback("40000000; h2d, d2h 512 MiB");
   add_sizes(r);
   r.add("iterations", &PointToPointSection::written_iterations,
-        "number of copies, of writes per queue pair, or of ping-pongs")
+        "number of copies, of writes or reads per queue pair, or of ping-pongs")
       .range(1, 1e6)
-      .fallback("1; ib_write_bw 1000, ib_write_lat 10");
+      .fallback("1; ib_write_bw, ib_read_bw 1000; ib_write_lat, ib_read_lat 10");
   r.add("queue_pairs", &PointToPointSection::queue_pairs,
-        "ib_write_bw: number of queue pairs; one host thread posts to them in turn")
+        "ib_write_bw, ib_read_bw: number of queue pairs; one host thread posts to them in turn")
       .range(1, 1024);
   r.add("tx_depth", &PointToPointSection::tx_depth, "ib_write_bw: most outstanding writes of a queue pair")
       .range(1, 65536);
+  r.add("outstanding_reads", &PointToPointSection::outstanding_reads,
+        "ib_read_bw: most outstanding reads of a queue pair; the NIC has the limit")
+      .range(1, 65536)
+      .cite("ibv_devinfo, ConnectX-4 to ConnectX-7: max_qp_rd_atom 16, which perftest takes");
   return r;
 }
 
 constexpr Bytes kCopyBytes = 40'000'000;  // 10 million integers, as in p2pBandwidthLatencyTest
 constexpr Bytes kLatencyBytes = 4;
 constexpr Bytes kHostCopyBytes = 512u << 20;  // as in nvbandwidth
-constexpr std::uint32_t kWrites = 1000, kPingPongs = 10;
+constexpr std::uint32_t kOperations = 1000, kLatencies = 10;
 
 void refuse_keys(const Source& source, const std::vector<const char*>& keys, const std::string& test) {
   for (const char* key : keys)
@@ -68,7 +72,10 @@ PointToPointSpec resolve_copies(const PointToPointSection& written, const platfo
   PointToPointSpec spec = written;
   const bool is_matrix = written.test == Test::matrix;
   const std::string test = is_matrix ? "matrix" : "h2d or d2h";
-  refuse_keys(source, {"min_bytes", "max_bytes", "factor", "sizes_bytes", "queue_pairs", "tx_depth", "memory"}, test);
+  refuse_keys(
+      source,
+      {"min_bytes", "max_bytes", "factor", "sizes_bytes", "queue_pairs", "tx_depth", "outstanding_reads", "memory"},
+      test);
   if (!is_matrix) refuse_keys(source, {"engine", "p2p"}, test);
   spec.gpus = resolve_ranks(written, machine, source);
   spec.sizes = {written.copy_bytes.value_or(is_matrix ? kCopyBytes : kHostCopyBytes), kLatencyBytes};
@@ -76,11 +83,15 @@ PointToPointSpec resolve_copies(const PointToPointSection& written, const platfo
   return spec;
 }
 
-PointToPointSpec resolve_writes(const PointToPointSection& written, const platforms::MachineSpec& machine,
-                                const Source& source) {
+PointToPointSpec resolve_rdma(const PointToPointSection& written, const platforms::MachineSpec& machine,
+                              const Source& source) {
   PointToPointSpec spec = written;
-  refuse_keys(source, {"copy_bytes", "engine", "p2p", "ranks_per_server"}, "ib_write_bw or ib_write_lat");
-  if (written.test == Test::ib_write_lat) refuse_keys(source, {"queue_pairs", "tx_depth"}, "ib_write_lat");
+  const bool is_bandwidth = workload::p2p::is_rdma_bandwidth(written.test);
+  const std::string test = workload::p2p::kTestNames[static_cast<std::size_t>(written.test)];
+  refuse_keys(source, {"copy_bytes", "engine", "p2p", "ranks_per_server"}, test);
+  if (!is_bandwidth) refuse_keys(source, {"queue_pairs"}, test);
+  if (written.test != Test::ib_write_bw) refuse_keys(source, {"tx_depth"}, test);
+  if (written.test != Test::ib_read_bw) refuse_keys(source, {"outstanding_reads"}, test);
   const std::uint32_t per_server = machine.board.gpus;
   if (written.ranks) {
     spec.gpus = resolve_ranks(written, machine, source);
@@ -94,7 +105,7 @@ PointToPointSpec resolve_writes(const PointToPointSection& written, const platfo
   if (spec.gpus[0] / per_server == spec.gpus[1] / per_server)
     refuse_workload(source, "ranks", "both GPUs are in one server; accepted: GPUs of two servers");
   spec.sizes = resolve_sizes(written, source);
-  spec.iterations = written.written_iterations.value_or(written.test == Test::ib_write_bw ? kWrites : kPingPongs);
+  spec.iterations = written.written_iterations.value_or(is_bandwidth ? kOperations : kLatencies);
   return spec;
 }
 
@@ -108,9 +119,9 @@ void remove_peer_access(platforms::MachineSpec& machine) {
 }
 
 PointToPointSpec resolve(const PointToPointSection& written, const Setting& setting) {
-  const bool writes = written.test == Test::ib_write_bw || written.test == Test::ib_write_lat;
-  PointToPointSpec spec = writes ? resolve_writes(written, setting.machine, setting.source)
-                                 : resolve_copies(written, setting.machine, setting.source);
+  PointToPointSpec spec = workload::p2p::is_rdma(written.test)
+                              ? resolve_rdma(written, setting.machine, setting.source)
+                              : resolve_copies(written, setting.machine, setting.source);
   check_groups_used(spec.gpus, setting.machine, setting.source);
   if (!written.p2p) remove_peer_access(setting.machine);
   return spec;
