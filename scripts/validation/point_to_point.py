@@ -5,6 +5,7 @@ Rules, by column:
                   p2p..., nvbandwidth, D2D          test matrix: uni(directional), bidir(ectional) or latency
                   h2d, d2h, host_to_device ...      tests h2d and d2h
                   ib_write, ib_send, ib latency, GPU-NIC   RDMA writes between two servers; the CPU's bench of pegaflow likewise
+                  ib_read, READ of pegaflow  RDMA reads between two servers
                   local                             a copy inside a GPU, whose bytes p2pBandwidthLatencyTest counts twice, and nvbandwidth
                                                     once (DeviceLocalCopy in its testcases_ce.cpp)
   metric          _sm, sm_copy (SMs copy) or _ce (copy engines), _nop2p (GPUs without peer access: through host memory), and the
@@ -13,7 +14,7 @@ Rules, by column:
   link            which pair: SYS is two GPUs under different sockets, NODE two of one socket that meet in its root complex, PIX two below
                   one PCIe switch; else all GPUs, of bridged cards the first pair
   link, config    queue pairs as in "8 QP"; GPUDirect, GDR, cuda: GPU memory, else the host's
-  bytes           of an RDMA write; a bandwidth without it is taken at 8 MiB, a latency at 2 bytes, perftest's ends
+  bytes           of an RDMA read or write; a bandwidth without it is taken at 8 MiB, a latency at 2 bytes, perftest's ends
 """
 
 import math
@@ -45,7 +46,7 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     words = re.sub(r"[\s-]+", "_", f"{row['kind']} {row['metric']}").lower().replace("bandwidthlatencytest", "")
     if re.match(RDMA, row["kind"], re.IGNORECASE):
-        return _rdma_write(row, words)
+        return _rdma(row, words)
     if not re.search(COPIES, words, re.IGNORECASE) and not re.search(f"{HOST_TO_DEVICE}|{DEVICE_TO_HOST}", words):
         raise Unmapped(f"'{row['kind']}' is not a test of the fabric alone")
     return _copies(row, words)
@@ -127,11 +128,10 @@ def _values(result, measure, local):
     return [float(pair[column]) for pair in table_of(result, "p2p.csv") if pair["measure"] == measure and (pair["from"] == pair["to"]) == within]
 
 
-def _rdma_write(row, words):
-    if re.search(r"(?<![a-z])read(?![a-z])", words.replace("_", " ")):
-        raise Unmapped("RDMA reads are not modelled")
+def _rdma(row, words):
     if re.search("bidir", words):
-        raise Unmapped("RDMA writes in both directions at once are not a test of workload.kind p2p")
+        raise Unmapped("RDMA in both directions at once is not a test of workload.kind p2p")
+    verb = "read" if re.search(r"(?<![a-z])read(?![a-z])", words.replace("_", " ")) else "write"
     latency = re.search("lat", words) is not None
     try:
         gpu = systems.gpu_of(row)
@@ -142,12 +142,12 @@ def _rdma_write(row, words):
     if not latency:
         size = min(size, PERFTEST_BANDWIDTH_BYTES)
     queue_pairs = re.search(r"(\d+)\s?QP", row.text("link", "config"))
-    workload: dict = {"test": "ib_write_lat" if latency else "ib_write_bw"}
+    workload: dict = {"test": f"ib_{verb}_lat" if latency else f"ib_{verb}_bw"}
     if queue_pairs and not latency:
         workload["queue_pairs"] = int(queue_pairs.group(1))
     if re.search(r"GDR|GPU-?Direct|cuda|GPU mem", row.text("kind", "link", "config"), re.IGNORECASE):
         workload["memory"] = "gpu"
     unit = row.scale(SECONDS) if latency else row.scale(BYTES_PER_SECOND) / GB
-    metric = "write_latency_s" if latency else "write_gb_per_s"
+    metric = f"{verb}_latency_s" if latency else f"{verb}_gb_per_s"
     return Experiment(workload["test"], platform, _scenario(row, platform, gpu, 2, workload), size,
                       lambda result: metric_at(result, metric, size), unit)

@@ -133,7 +133,7 @@ def _beyond_the_wire(row):
 
 
 def _pair_beyond(row):
-    """One direction of a copy or an RDMA write, both directions of a bidirectional one."""
+    """One direction of a copy, an RDMA write or a read, both directions of a bidirectional one."""
     if row["unit"] not in BYTES_PER_SECOND or re.search(r"local|sum|total|_nop2p|stream", f"{row['metric']} {row['kind']}", re.IGNORECASE):
         return False
     rate = row.value * BYTES_PER_SECOND[row["unit"]] / (2 if re.search("bidir", row["metric"]) else 1)

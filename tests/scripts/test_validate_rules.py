@@ -322,13 +322,24 @@ def test_rdma_sweeps(tmp_path):
         assert mapped(POINT_TO_POINT, **changes | {"kind": kind}).scenario["workload"]["memory"] == "gpu"
 
 
+def test_rdma_reads_are_mapped_like_writes(tmp_path):
+    changes = {"system": "2 nodes CX-6 HDR200", "link": "IB HDR200", "bytes": "4194304", "config": "2 QP/peer", "metric": "bw", "unit": "Gb/s"}
+    read, write = (mapped(POINT_TO_POINT, **changes | {"kind": kind}) for kind in ("ib_read_bw", "ib_write_bw"))
+    assert read.operation == "ib_read_bw"
+    assert read.scenario == write.scenario | {"workload": write.scenario["workload"] | {"test": "ib_read_bw"}}
+    assert mapped(POINT_TO_POINT, **changes | {"kind": "pegaflow-cpu-bench", "metric": "READ 1 NIC"}).scenario == read.scenario
+    latency = mapped(POINT_TO_POINT, **changes | {"kind": "ib_read_lat", "unit": "us", "metric": "t_typical"})
+    assert latency.operation == "ib_read_lat" and "queue_pairs" not in latency.scenario["workload"]
+    result = left(tmp_path, {"read_gb_per_s": {"4194304": 25.0}, "read_latency_s": {"4194304": 3e-6}})
+    assert read.read(result) / read.unit == pytest.approx(200)
+    assert latency.read(result) / latency.unit == pytest.approx(3)
+
+
 @pytest.mark.parametrize("changes, words", [
     ({"kind": "Mooncake transfer engine", "metric": "write"}, "not a test of the fabric"),
     ({"kind": "nvbandwidth", "metric": "all_to_one_write_ce"}, "several GPUs at once"),
     ({"kind": "nvbandwidth", "metric": "host_to_device_bidirectional_memcpy_ce"}, "from and to the host at once"),
     ({"kind": "nvbandwidth", "metric": "device_to_device_latency_sm", "unit": "ns"}, "is not known"),
-    ({"kind": "ib_read_bw", "link": "IB HDR200"}, "RDMA reads"),
-    ({"kind": "pegaflow-cpu-bench", "metric": "READ 1 NIC", "link": "400G"}, "RDMA reads"),
     ({"kind": "ib_write_bw", "metric": "bidir_bw", "link": "IB HDR200"}, "both directions at once"),
 ])
 def test_copies_that_are_no_test_of_the_model(changes, words):
