@@ -120,6 +120,14 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
                             std::uint32_t queue_pair) const {
   gpu::Egress egress;
   if (source == destination) return egress;
+  if (is_sum(destination)) {
+    egress.via = gpu::Egress::Via::nic;
+    egress.nic = nics_[nic_of(GpuId(source))];
+    egress.remote = lid_of(destination);
+    if (has_lost_links_ && !egress.nic->reaches(source, destination, egress.remote))
+      egress.via = gpu::Egress::Via::none;
+    return egress;
+  }
   const GpuPlace& from = places_[GpuId(source)];
   const GpuId beside = served_with(destination);
   const GpuPlace& to = places_[beside];

@@ -23,6 +23,7 @@
 
 #include "gpu/gpu.h"
 #include "gpu/memory_traffic.h"
+#include "infiniband/aggregation_node.h"
 #include "infiniband/ib_switch.h"
 #include "infiniband/infiniband.h"
 #include "infiniband/nic.h"
@@ -95,7 +96,9 @@ class Server : public sc_core::sc_module {
   void join_sockets(const MachineSpec& spec);
 };
 
-class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
+class Machine : private gpu::EgressPolicy,
+                private infiniband::AggregationNode::Directory,
+                private transport::LinkObserver {
  public:
   Machine(const MachineSpec& spec, transport::Assembly& fabric);
   ~Machine();
@@ -118,7 +121,9 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   ///                ends
   void attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch, const LinkDatasheet& link);
   /// The first window after the machine's own windows.
-  transport::Window first_free_window() const { return first_beyond() + (spec_.part ? windows_of_gpus(spec_) : 0); }
+  transport::Window first_free_window() const {
+    return first_sum() + static_cast<transport::Window>(sum_nodes_.size());
+  }
 
   /// HBM traffic of messages, by GPU.
   const gpu::MemoryTraffic& memory_traffic() const { return memory_traffic_; }
@@ -147,6 +152,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
 
   /// All switches of the network between servers.
   const std::vector<std::unique_ptr<infiniband::IbSwitch>>& network() const { return network_; }
+  /// Their aggregation nodes (SHARP).
+  const std::vector<std::unique_ptr<infiniband::AggregationNode>>& sum_nodes() const { return sum_nodes_; }
   const std::vector<std::unique_ptr<Server>>& servers() const { return servers_; }
   /// Both directions of the links between switches of a fat tree.
   struct BuiltTrunk {
@@ -187,7 +194,12 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   transport::Window first_host() const { return windows_of_gpus(spec_) + nics_of(spec_); }
   transport::Window first_beyond() const { return first_beyond_of(spec_); }
   /// Whether a window is a GPU's memory as messages from other servers reach it, in a folded machine.
-  bool is_beyond(transport::Window window) const { return window >= first_beyond() && window < first_free_window(); }
+  bool is_beyond(transport::Window window) const { return window >= first_beyond() && window < first_sum(); }
+  /// Aggregation nodes follow.
+  transport::Window first_sum() const { return first_beyond() + (spec_.part ? windows_of_gpus(spec_) : 0); }
+  bool is_sum(transport::Window window) const { return window >= first_sum() && window < first_free_window(); }
+  transport::Lid lid_of(transport::Window memory) const override;
+  SumWay sum_way(transport::Window source, std::uint32_t number) const override;
   /// The same, or its own LID if the way turns around at a leaf.
   transport::Lid lid_beyond(const infiniband::Nic& nic) const;
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
@@ -210,6 +222,10 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
     std::vector<infiniband::IbSwitch*> spines;
     std::vector<Leaf> leaves;
   };
+  /// Adds an aggregation node to a switch.
+  infiniband::AggregationNode& add_sum_node(infiniband::IbSwitch& at);
+  /// Aggregation nodes of leaves and spines, if switches add.
+  void build_sum_nodes();
   void build_single_switch();
   void build_fat_tree();
   /// @param place_below  by NIC of the whole machine: its place at its leaf
@@ -245,6 +261,8 @@ class Machine : private gpu::EgressPolicy, private transport::LinkObserver {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<infiniband::IbSwitch>> network_;
   std::vector<Pod> pods_;
+  std::vector<std::unique_ptr<infiniband::AggregationNode>> sum_nodes_;
+  std::map<const transport::Device*, const infiniband::AggregationNode*> sum_node_of_;  ///< by switch
   std::vector<infiniband::IbSwitch*> cores_;         ///< by spine of a pod, then by number
   std::vector<BuiltTrunk> trunks_;                   ///< of each link: up, down
   bool next_parted_ = false;                         ///< part_ways_to_next_copy()

@@ -85,6 +85,58 @@ void Machine::build_single_switch() {
     transport::Device::connect(*nic, nic->add_port("network", to_switch()), sw, port);
     sw.decoder().map(nic->lid(), port);
   }
+  if (spec_.sharp) add_sum_node(sw);
+}
+
+infiniband::AggregationNode& Machine::add_sum_node(infiniband::IbSwitch& at) {
+  // LIDs after those of NICs, and those of NICs of the next copy.
+  const transport::Lid lid =
+      2 * whole_servers_of(spec_) * nics_per_server_ + static_cast<transport::Lid>(sum_nodes_.size());
+  sum_nodes_.push_back(std::make_unique<infiniband::AggregationNode>(
+      ("sharp_" + std::string(at.name())).c_str(), fabric_.context(), first_free_window(), lid,
+      static_cast<const infiniband::AggregationNode::Directory&>(*this)));
+  infiniband::AggregationNode& node = *sum_nodes_.back();
+  // It adds at the rate of all ports at once.
+  const LinkDatasheet inside{spec_.ib_switch.gb_per_s * spec_.ib_switch.ports, 0,
+                             spec_.ib_switch.buffer_bytes * spec_.ib_switch.ports};
+  const LinkDatasheet out{inside.gb_per_s, spec_.ib_switch.aggregation_ns, inside.buffer_bytes};
+  const transport::PacketFormat packet = network_format(spec_.infiniband);
+  const PortId port = at.add_port("sharp", direction(inside, packet, 0, inside.buffer_bytes));
+  transport::Device::connect(node, node.add_port("network", direction(out, packet, 0, out.buffer_bytes)), at, port);
+  at.decoder().map(lid, port);
+  sum_node_of_[&at] = &node;
+  fabric_.add_device(node);
+  fabric_.add_sender(node.window(), node);
+  return node;
+}
+
+void Machine::build_sum_nodes() {
+  if (!spec_.sharp) return;
+  const Pod& pod = pods_.front();  // two tiers
+  for (std::uint32_t l = 0; l < pod.leaves.size(); ++l) {
+    const transport::Lid lid = add_sum_node(*pod.leaves[l].device).lid();
+    for (infiniband::IbSwitch* spine : pod.spines) spine->decoder().map(lid, PortId(l));
+  }
+  for (std::uint32_t s = 0; s < pod.spines.size(); ++s) {
+    const transport::Lid lid = add_sum_node(*pod.spines[s]).lid();
+    for (const Leaf& leaf : pod.leaves)
+      leaf.device->decoder().map(lid, PortId(static_cast<std::uint32_t>(leaf.nics.size()) + s));
+  }
+}
+
+transport::Lid Machine::lid_of(transport::Window memory) const {
+  return is_sum(memory) ? sum_nodes_[memory - first_sum()]->lid() : nics_[nic_of(GpuId(memory))]->lid();
+}
+
+gpu::EgressPolicy::SumWay Machine::sum_way(transport::Window source, std::uint32_t number) const {
+  SumWay way;
+  way.nic = nics_[nic_of(GpuId(source))];
+  if (!spec_.sharp) return way;
+  way.nodes.push_back(sum_node_of_.at(way.nic->port(PortId(infiniband::Nic::kNetworkPort)).peer)->window());
+  if (pods_.empty()) return way;
+  const std::vector<infiniband::IbSwitch*>& spines = pods_.front().spines;
+  way.nodes.push_back(sum_node_of_.at(spines[number % spines.size()])->window());
+  return way;
 }
 
 void Machine::build_fat_tree() {
@@ -112,6 +164,7 @@ void Machine::build_fat_tree() {
   map_lids();
   route_network();
   for (auto& device : network_) fabric_.add_device(*device);
+  build_sum_nodes();
 }
 
 void Machine::build_leaf(std::uint32_t number, const std::vector<infiniband::Nic*>& nics,

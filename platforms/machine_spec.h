@@ -122,6 +122,7 @@ struct IbSwitchDatasheet {
   std::uint32_t ports = 0;
   double hop_ns = 0;
   double buffer_bytes = 0;
+  double aggregation_ns = 0;  ///< SHARP: time from the last message of a sum to the sum; 0: the switch does not add
 };
 
 struct BoardDatasheet {
@@ -190,6 +191,7 @@ struct MachineSpec {
   NicDatasheet nic;
   IbSwitchDatasheet ib_switch;
   NetworkKind network = NetworkKind::single_switch;
+  bool sharp = false;                                                ///< switches add for collectives
   bool rail_optimized = false;                                       ///< leaf r joins NIC r of every server
   infiniband::Routing routing = infiniband::Routing::deterministic;  ///< choice among the paths up from a leaf
   std::uint64_t seed = 1;                                            ///< of ECMP's hash

@@ -15,6 +15,7 @@ const char* kind_of(const transport::Device& device) {
   if (dynamic_cast<const pcie::PlxSwitch*>(&device) != nullptr) return "plx";
   if (dynamic_cast<const pcie::RootComplex*>(&device) != nullptr) return "root_complex";
   if (dynamic_cast<const pcie::HostMemory*>(&device) != nullptr) return "host_memory";
+  if (dynamic_cast<const infiniband::AggregationNode*>(&device) != nullptr) return "aggregation_node";
   return "network_switch";
 }
 
@@ -23,14 +24,6 @@ Value hops_of(const transport::Lane& lane) {
   for (const transport::Hop& hop : lane.hops)
     hops.push_back(fmt::format("{}.{}", hop.device->name(), hop.device->port(hop.port).name));
   return hops;
-}
-
-const char* name_of(Simulation& simulation, transport::Window memory) {
-  for (const transport::Device* device : simulation.fabric().devices()) {
-    const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device);
-    if (endpoint != nullptr && endpoint->window() == memory) return endpoint->name();
-  }
-  return "";
 }
 
 /// Dense tensor rates, the HBM rate and the rate of an NVLink, including overrides of the scenario.
@@ -48,8 +41,8 @@ void add_route(Value& routes, Simulation& simulation, const RouteOfInterest& r) 
   Value route;
   route["what"] = r.what;
   route["class"] = name(r.traffic_class);
-  route["from"] = name_of(simulation, r.from);
-  route["to"] = name_of(simulation, r.to);
+  route["from"] = name_of_memory(simulation, r.from);
+  route["to"] = name_of_memory(simulation, r.to);
   const Bytes size = simulation.fabric().transaction_bytes(path);
   route["transaction_bytes"] = size;
   route["payload_gb_per_s"] = transport::payload_rate(path, size).gb_per_s();
@@ -111,6 +104,14 @@ Value routes_of(Simulation& simulation) {
 }
 
 }  // namespace
+
+const char* name_of_memory(Simulation& simulation, transport::Window memory) {
+  for (const transport::Device* device : simulation.fabric().devices()) {
+    const auto* endpoint = dynamic_cast<const transport::Endpoint*>(device);
+    if (endpoint != nullptr && endpoint->window() == memory) return endpoint->name();
+  }
+  return "";
+}
 
 Value describe(Simulation& simulation) {
   const platforms::MachineSpec& spec = simulation.machine().spec();

@@ -12,6 +12,9 @@ namespace railyard {
 Value describe(Simulation& simulation);
 std::string describe_text(const Value& machine);
 
+/// The device with this window.
+const char* name_of_memory(Simulation& simulation, transport::Window memory);
+
 /// Numbers that the workload derives from the scenario (WorkloadRun::explain), and the routes.
 Value explain(Simulation& simulation);
 std::string explain_text(Simulation& simulation, const Value& numbers);

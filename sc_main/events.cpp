@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sc_main/describe.h"
 #include "sc_main/link_table.h"
 #include "sc_main/scenario/table/words.h"
 #include "transport/assembly.h"
@@ -83,15 +84,15 @@ bool MachineEvents::only_left() const {
 }
 
 std::string describe(const transport::Undeliverable& what, Simulation& simulation) {
-  const auto gpu = [&](transport::Window window) { return simulation.machine().gpu(GpuId(window)).name(); };
   std::vector<std::string> links;
   for (const transport::Faults::Lost& lost : simulation.fabric().faults().lost())
     for (const LinkRow& row : link_table(simulation))
       if (row.device == lost.link.device && row.port == lost.link.port)
         links.push_back(fmt::format("{} {} at {:.9f} s", row.name, row.direction, lost.at.seconds()));
   return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: no working path is left; failed: {}",
-                     what.part_of, what.bytes, kTrafficClasses[what.traffic_class].name, gpu(what.source),
-                     gpu(what.destination), scenario::joined(links));
+                     what.part_of, what.bytes, kTrafficClasses[what.traffic_class].name,
+                     name_of_memory(simulation, what.source), name_of_memory(simulation, what.destination),
+                     scenario::joined(links));
 }
 
 void MachineEvents::on_event(std::uint32_t, std::uint64_t number) {

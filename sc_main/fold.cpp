@@ -103,6 +103,7 @@ std::string why_not(const Scenario& scenario) {
   const auto* spec = scenario.if_spec<TrainingSpec>();
   if (spec == nullptr) return "only workload.kind training has replicas";
   if (spec->sizes[static_cast<std::size_t>(Dimension::dp)] == 1) return "there is one replica";
+  if (scenario.machine.sharp) return "switches add over all replicas (machine.network.sharp)";
   if (spec->state_shards() < spec->replicas()) return "replicas of hsdp have different neighbours";
   if (spec->halves() > 1) return "the halves of a pipeline of dualpipe are no replicas";
   return "";

@@ -19,6 +19,7 @@ class Namer {
     for (const auto& server : machine_.servers()) add_server(*server);
     for (const auto& pair : machine_.far_pairs()) add_far_pair(pair);
     for (const auto& device : machine_.network()) add_cables_down(*device);
+    for (const auto& node : machine_.sum_nodes()) add_sum_node(*node);
     return std::move(rows_);
   }
 
@@ -121,6 +122,11 @@ class Namer {
              device, PortId(p));
       }
     }
+  }
+
+  void add_sum_node(const infiniband::AggregationNode& node) {
+    const PortId port(infiniband::AggregationNode::kNetworkPort);
+    both("SHARP", fmt::format("SHARP_{}", node.port(port).peer->name()), node, port);
   }
 
   platforms::Machine& machine_;

@@ -37,6 +37,7 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
       if (thread.actions != 0) ++members_[m].threads_left;
     }
   }
+  sums_.prepare(group, program_->threads());
   entered_ = done_ = told_ = put_off_ = 0;
   status_ = Status::ok;
   first_turn_ = fabric_.calendar().take_turns(2ull * running());
@@ -255,14 +256,39 @@ void Collective::on_delivered(transport::Message& message) {
     one.uncontended.add(message.uncontended);
     course_->messages.add(one);
   }
+  if (sums_.is_node(message.destination)) {
+    pass_on(message);
+    return;
+  }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
                       to = thread_in(message.cookie) / program_->threads();
-  const bool far = server_of(from) != server_of(to) || message.destination != group_->members[member_of(to)];
+  const bool far = server_of(from) != server_of(to) || message.destination != group_->members[member_of(to)] ||
+                   sums_.is_node(message.source);
   if (spec_.cost.network_receive != Time() && far) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {
     land(message.cookie);
   }
+}
+
+void Collective::pass_on(const transport::Message& message) {
+  const std::uint32_t member = sender_in(message.cookie) / program_->threads();
+  const std::uint32_t thread = thread_in(message.cookie) % program_->threads();
+  --members_[member].under_way;
+  for (const NetworkSums::Next& next : sums_.arrived(message.source, message.destination, member, thread)) {
+    transport::Message sum;
+    sum.source = next.from;
+    sum.destination = next.to;
+    sum.bytes = message.bytes;
+    sum.offset = message.offset;
+    sum.traffic_class = message.traffic_class;
+    sum.queue_pair = message.queue_pair;
+    sum.client = this;
+    sum.cookie = pack(thread_of(next.member, thread), thread_of(next.member, thread), lane_in(message.cookie), false);
+    ++members_[next.member].under_way;
+    give(sum);
+  }
+  check_done(member);
 }
 
 void Collective::land(std::uint64_t mark) {

@@ -30,6 +30,7 @@
 
 #include "base/status.h"
 #include "collective/cause_listener.h"
+#include "collective/network_sums.h"
 #include "collective/program.h"
 #include "transport/fabric.h"
 
@@ -156,6 +157,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool transfer(std::uint32_t thread, const Action& action);
   /// Gives a transfer of a thread to the fabric.
   void post(std::uint32_t thread, const Transfer& transfer, Rate rate, bool tell_left);
+  void give(const transport::Message& message);
+  /// A message has arrived at an aggregation node.
+  void pass_on(const transport::Message& message);
   /// The same for the thread of a member that does not exist.
   void post_unseen(std::uint32_t thread, const transport::Message& message);
   /// All transfers of a thread's action have left.
@@ -167,6 +171,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// The current action of a thread, written into action_.
   const Action& current(std::uint32_t thread);
   bool leaves_server(std::uint32_t member, const Transfer& transfer) const {
+    if (transfer.kind == Transfer::Kind::aggregate) return true;
     return transfer.kind <= Transfer::Kind::flag && server_of(member) != group_->server_of(transfer.to);
   }
   /// Of an aborted collective: ends the members that have entered, once nothing is under way.
@@ -192,6 +197,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   const Group* group_ = nullptr;
   std::unique_ptr<Program> program_;
   bool reads_operands_ = false;
+  NetworkSums sums_;
   CollectiveClient* client_ = nullptr;
   // Of a folded group, else empty: members by number, numbers of the members that clients see.
   std::vector<std::uint32_t> running_, seen_;

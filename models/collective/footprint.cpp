@@ -24,6 +24,14 @@ class Walk {
     for (const transport::Window from : group_.members)
       for (const transport::Window to : group_.members)
         if (from != to) add_path(fabric_.path(from, to, traffic_class), from, to);
+    for (std::uint32_t m = 0; m < group_.sum_nodes.size(); ++m) {
+      transport::Window from = group_.members[m];
+      for (const transport::Window node : group_.sum_nodes[m]) {
+        add_path(fabric_.path(from, node, traffic_class), from, node);
+        add_path(fabric_.path(node, from, traffic_class), node, from);
+        from = node;
+      }
+    }
   }
 
   Footprint result() {

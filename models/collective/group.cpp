@@ -1,10 +1,39 @@
 #include "collective/group.h"
 
 #include <algorithm>
+#include <set>
 
 #include "transport/fabric.h"
 
 namespace railyard::collective {
+
+namespace {
+
+/// Finds the nodes of the network that add, if there are any.
+void add_sum_nodes(Group& group, const std::vector<gpu::Gpu*>& gpus) {
+  const std::uint32_t each = group.members_per_server();
+  if (group.servers() == 1 || each == 0) return;
+  std::vector<std::vector<transport::Window>> nodes(group.size());
+  std::set<const infiniband::Nic*> nics;  // of the first server
+  for (std::uint32_t place = 0; place < each; ++place) {
+    const auto number = static_cast<std::uint32_t>(nics.size());
+    if (!nics.insert(gpus[place]->sum_way(number).nic).second) continue;
+    for (std::uint32_t m = place; m < group.size(); m += each) nodes[m] = gpus[m]->sum_way(number).nodes;
+    // The root is the first node that they have in common.
+    const auto differ = [&](std::size_t tier) {
+      for (std::uint32_t m = place; m < group.size(); m += each)
+        if (nodes[m][tier] != nodes[place][tier]) return true;
+      return false;
+    };
+    std::size_t tiers = 0;
+    while (tiers < nodes[place].size() && differ(tiers)) ++tiers;
+    if (tiers == nodes[place].size()) return;
+    for (std::uint32_t m = place; m < group.size(); m += each) nodes[m].resize(tiers + 1);
+  }
+  group.sum_nodes = std::move(nodes);
+}
+
+}  // namespace
 
 Group group_of(const std::vector<gpu::Gpu*>& gpus) {
   Group group;
@@ -17,6 +46,7 @@ Group group_of(const std::vector<gpu::Gpu*>& gpus) {
   group.mesh = group.servers() == 1 && gpus.front()->mesh_links() != 0 &&
                std::all_of(gpus.begin() + 1, gpus.end(),
                            [&](const gpu::Gpu* gpu) { return gpus.front()->reaches_over_nvlink(gpu->window()); });
+  add_sum_nodes(group, gpus);
   return group;
 }
 

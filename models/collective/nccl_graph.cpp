@@ -124,6 +124,25 @@ NcclGraph nvls_graph(const NcclLinks& links) {
   return best;
 }
 
+NcclGraph collnet_graph(const NcclLinks& links, std::uint32_t heads) {
+  // A head sends to all others; every GPU sends to all heads.
+  const double share = links.gpus > 1 ? 1 + (heads - 1.0) / (links.gpus - 1.0) : 0;
+  const auto fits = [&](double speed) { return speed * share <= links.gpu; };
+  const Speeds& speeds = speeds_of(links);
+  NcclGraph best;
+  for (const double speed : speeds) {
+    if (speed > links.nic || !fits(speed)) continue;
+    best = {heads, speed, speed};
+    break;
+  }
+  for (auto speed = speeds.rbegin(); speed != speeds.rend() && best.intra < 2 * best.inter; ++speed) {
+    if (*speed <= best.intra) continue;
+    if (!fits(*speed)) break;
+    best.intra = *speed;
+  }
+  return best;
+}
+
 std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings) {
   const std::uint32_t channels = 2 * rings.channels;
   const bool few = links.nics > 0 && links.generation >= NcclGeneration::hopper && rings.intra > 45 && channels < 16;

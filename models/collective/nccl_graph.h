@@ -37,6 +37,8 @@ NcclGraph ring_graph(const NcclLinks& links);
 NcclGraph tree_graph(const NcclLinks& links, const NcclGraph& rings);
 /// Channels are heads that reduce in the NVSwitches.
 NcclGraph nvls_graph(const NcclLinks& links);
+/// Channels are `heads` members that send to the sums of the network.
+NcclGraph collnet_graph(const NcclLinks& links, std::uint32_t heads);
 /// Number of CTAs of rings and trees that follows from the graph.
 std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings);
 

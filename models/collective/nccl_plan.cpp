@@ -21,10 +21,16 @@ struct HopUs {
   PerProtocol tree, ring;
   double nvls;
   double nvls_tree;
+  double collnet_direct;
 };
-constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25};
-constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0};
-constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9};
+constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25, 3.7};
+constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0, 3.7};
+constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9, 31};
+constexpr double kCollnetMemberUs = 0.4;        // of each further member of a server, twice
+constexpr double kHopperCollnetShare = 0.85;    // and later GPUs
+constexpr std::uint32_t kMostCollnetGpus = 8;   // of a server
+constexpr std::uint32_t kCollnetThreads = 640;  // and bytes per thread and head for a channel more
+constexpr Bytes kCollnetThreshold = 512;
 // Per inner hop of a ring across servers, by CPU: Intel and others, AMD. Simple: three times this.
 constexpr double kNetworkOverheadUs[2] = {1, 2};
 // Rings across servers have a plateau: in Simple, from kPlateauBytes per channel and rank on, the latency of an
@@ -200,12 +206,28 @@ double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
   return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
+/// Planned time of an all-reduce that the network adds.
+double collnet_us(const Site& site, Bytes bytes) {
+  const NcclLinks links = links_of(site);
+  const NcclGraph graph = collnet_graph(links, site.heads);
+  if (graph.channels == 0) return kNever;
+  const double gpus_of_nic = static_cast<double>(links.gpus) / graph.channels;
+  double gb_per_s = graph.channels * graph.intra / (gpus_of_nic - (gpus_of_nic - 1) / 2) / 2;
+  if (links.generation >= NcclGeneration::hopper) gb_per_s *= kHopperCollnetShare;
+  const double others = links.gpus - 1.0;
+  const double inside_us = std::min(1.0, others) * kNvlinkHopUs.collnet_direct + others * kCollnetMemberUs;
+  const double network_us =
+      links.gpus == 1 ? kNetworkHopUs.tree[static_cast<std::size_t>(Protocol::simple)] : kNetworkHopUs.collnet_direct;
+  return 2 * inside_us + network_us + static_cast<double>(bytes) / (1000 * gb_per_s);
+}
+
 double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm, Protocol protocol) {
   switch (algorithm) {
     case Algorithm::ring: return ring_us(site, op, bytes, protocol);
     case Algorithm::tree: return tree_us(site, bytes, protocol);
     case Algorithm::nvls:
     case Algorithm::nvls_tree: return nvls_us(site, bytes, algorithm);
+    case Algorithm::collnet_direct: return collnet_us(site, bytes);
     default: return kNever;
   }
 }
@@ -214,6 +236,20 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
 std::uint32_t nvls_channels(const Site& site) {
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
   return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
+}
+
+/// Channels that have enough bytes for their threads. Fewer than 16, 8, 4, 2 need half as many bytes each.
+std::uint32_t collnet_channels(const Site& site, Bytes bytes, std::uint32_t most) {
+  std::uint32_t channels = most;
+  Bytes threshold = kCollnetThreshold;
+  const auto few_bytes = [&] { return bytes < channels * kCollnetThreads * site.heads * threshold; };
+  for (std::uint32_t next = 16; next >= 1 && few_bytes(); next /= 2) {
+    while (few_bytes() && channels > next) {
+      if (channels == next + next / 2) threshold /= 2;
+      --channels;
+    }
+  }
+  return channels;
 }
 
 /// Whether NCCL considers this combination.
@@ -229,6 +265,9 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
       return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
              kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
              (algorithm == Algorithm::nvls) == (site.servers == 1);
+    case Algorithm::collnet_direct:  // NVSwitches are required
+      return protocol == Protocol::simple && op == Operation::all_reduce && site.heads > 0 && site.nvlink &&
+             site.mesh_links == 0 && site.ranks / site.servers <= kMostCollnetGpus;
     default: return false;
   }
 }
@@ -246,7 +285,8 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
   best.algorithm = algorithm.value_or(Algorithm::ring);
   best.protocol = protocol.value_or(Protocol::simple);
   double least = 1e29;
-  for (const Algorithm a : {Algorithm::ring, Algorithm::tree, Algorithm::nvls, Algorithm::nvls_tree}) {
+  for (const Algorithm a :
+       {Algorithm::ring, Algorithm::tree, Algorithm::nvls, Algorithm::nvls_tree, Algorithm::collnet_direct}) {
     for (const Protocol p : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
       if ((algorithm && *algorithm != a) || (protocol && *protocol != p)) continue;
       if (!allowed(site, operation, a, p)) continue;
@@ -261,6 +301,10 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
   best.threads = kNcclMostThreads[p];
   const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
   best.channels = in_switch ? nvls_channels(site) : most_channels(site);
+  if (best.algorithm == Algorithm::collnet_direct && site.heads > 0) {
+    best.channels = collnet_channels(site, bytes, best.channels);
+    return best;
+  }
   const Bytes threshold = static_cast<Bytes>(kThreadThreshold[p]) *
                           (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
   while (!in_switch && bytes < best.channels * best.threads * threshold) {

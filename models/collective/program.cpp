@@ -50,6 +50,10 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
     case Algorithm::direct:
       if (op == Operation::reduce) return "direct does not support reduce; use ring";
       return op == Operation::all_reduce ? "direct does not support all_reduce; use two_shot" : nullptr;
+    case Algorithm::collnet_direct:
+      if (op != Operation::all_reduce) return "collnet_direct supports only all_reduce";
+      return !group.sum_nodes.empty() ? nullptr
+                                      : "collnet_direct needs several servers and machine.network.sharp: true";
     case Algorithm::pxn:
       if (op != Operation::all_to_all) return "pxn supports only all_to_all";
       return group.members_per_server() != 0 ? nullptr : "pxn needs the same number of ranks on every server";
@@ -63,6 +67,7 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
     case Algorithm::tree: return make_tree(spec, group);
     case Algorithm::nvls:
     case Algorithm::nvls_tree: return make_nvls(spec, group);
+    case Algorithm::collnet_direct: return make_collnet_direct(spec, group);
     case Algorithm::hierarchical: return make_hierarchical(spec, group);
     case Algorithm::pxn: return make_all_to_all(spec, group);
     case Algorithm::one_shot:

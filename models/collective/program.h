@@ -24,8 +24,9 @@ struct Transfer {
     flag,       ///< a write of kFlagBytes, not limited by the rate of a channel
     reduce,     ///< the switch returns the sum of the range over all members of the server; raises a lane of the sender
     multicast,  ///< to every member of the server, including the sender; raises a lane at each of them
+    aggregate,  ///< to the network, which returns the sum over the heads with this place; raises a lane of the sender
   } kind = Kind::write;
-  std::uint32_t to = 0;  ///< member; ignored for reduce and multicast
+  std::uint32_t to = 0;  ///< member; only for write and flag
   std::uint32_t thread = 0, lane = 0;
   Range range;  ///< payload, in the destination's buffer
 };
@@ -92,6 +93,7 @@ std::unique_ptr<Program> make_exchange(const CollectiveSpec& spec, const Group& 
 std::unique_ptr<Program> make_all_to_all(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_send_recv(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group);
+std::unique_ptr<Program> make_collnet_direct(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_hierarchical(const CollectiveSpec& spec, const Group& group);
 
 /// Number of rounds in which a channel moves its share of `bytes`, with at most chunk_bytes per round.

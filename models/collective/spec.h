@@ -35,9 +35,20 @@ constexpr bool is_rooted(Operation o) { return o == Operation::broadcast || o ==
 /// Abbreviation of an operation in the names of jobs: AR, AG, RS, BC, A2A, SR, R.
 const char* initials(Operation operation);
 
-enum class Algorithm : std::uint8_t { ring, tree, nvls, nvls_tree, one_shot, two_shot, hierarchical, direct, pxn };
-constexpr std::array<const char*, 9> kAlgorithmNames{"ring",     "tree",         "nvls",   "nvls_tree", "one_shot",
-                                                     "two_shot", "hierarchical", "direct", "pxn"};
+enum class Algorithm : std::uint8_t {
+  ring,
+  tree,
+  nvls,
+  nvls_tree,
+  one_shot,
+  two_shot,
+  hierarchical,
+  direct,
+  pxn,
+  collnet_direct
+};
+constexpr std::array<const char*, 10> kAlgorithmNames{
+    "ring", "tree", "nvls", "nvls_tree", "one_shot", "two_shot", "hierarchical", "direct", "pxn", "collnet_direct"};
 constexpr const char* name_of(Algorithm algorithm) { return kAlgorithmNames[static_cast<std::size_t>(algorithm)]; }
 
 /// NCCL's protocols. Simple moves slots of data and then a flag; LL adds 8 B of flags to every 8 B, LL128 8 B to every
@@ -121,7 +132,11 @@ struct Group {
   std::vector<std::uint32_t> server;  ///< by member, counted from 0; empty: one server
   bool mesh = false;                  ///< in one server; NVLinks join each member to each other one, without switches
   std::vector<transport::GroupId>
-      multicast_group;               ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
+      multicast_group;  ///< by server: group of its members in the fabric (NVLS); empty: no NVLS
+  /// Over several servers whose network adds (SHARP), by member: the aggregation nodes that add what it sends, from its leaf
+  /// to the root. Heads have them: one member of a server for each of its NICs, with the same place on every server. Empty:
+  /// the network does not add.
+  std::vector<std::vector<transport::Window>> sum_nodes;
   std::vector<std::uint32_t> like;   ///< by member; empty: the group is not folded. Only of a folded group, by member:
   std::vector<std::uint32_t> copy;   ///< to which copy it belongs
   std::vector<std::uint32_t> place;  ///< among the members of its copy
@@ -133,6 +148,7 @@ struct Group {
   bool folded() const { return !like.empty(); }
   /// Whether this member exists in the machine.
   bool exists(std::uint32_t member) const { return like.empty() || like[member] == member; }
+  bool is_head(std::uint32_t member) const { return !sum_nodes.empty() && !sum_nodes[member].empty(); }
   /// Members per server if this number is the same for all servers; otherwise 0.
   std::uint32_t members_per_server() const;
 };

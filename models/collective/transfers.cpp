@@ -13,6 +13,9 @@ namespace {
 /// value is the same for all GPUs; it was chosen with rings of 1 MiB to 16 GiB on A100, H100 and B200.
 constexpr std::uint64_t kActionsToDriftOne = 100;
 
+/// Raises a lane of its sender.
+bool returns(Transfer::Kind kind) { return kind == Transfer::Kind::reduce || kind == Transfer::Kind::aggregate; }
+
 Rate times(Rate rate, std::uint32_t n) { return Rate::bytes_per_second(rate.bytes_per_second() * n); }
 
 }  // namespace
@@ -20,7 +23,7 @@ Rate times(Rate rate, std::uint32_t n) { return Rate::bytes_per_second(rate.byte
 template <class With>
 void Collective::for_each_lane(std::uint32_t member, const Transfer& t, With with) {
   if (t.kind != Transfer::Kind::multicast) {
-    with(lane(thread_of(t.kind == Transfer::Kind::reduce ? member : receiver(member, t.to), t.thread), t.lane));
+    with(lane(thread_of(returns(t.kind) ? member : receiver(member, t.to), t.thread), t.lane));
     return;
   }
   for (std::uint32_t m = 0; m < running(); ++m)
@@ -122,12 +125,14 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
 void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool tell_left) {
   const std::uint32_t member = number / program_->threads();
   const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
-  const std::uint32_t from = member_of(member), to = in_switch ? from : t.to;
-  const std::uint32_t receives = in_switch ? member : receiver(member, t.to);
+  const bool comes_to_itself = in_switch || returns(t.kind);
+  const std::uint32_t from = member_of(member), to = comes_to_itself ? from : t.to;
+  const std::uint32_t receives = comes_to_itself ? member : receiver(member, t.to);
   transport::Message message;
   message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
   const bool comes_back = group_->folded() && program_->is_alike() && group_->copy[to] != group_->copy[from];
   message.destination = comes_back ? group_->beyond[member_of(receives)] : group_->members[to];
+  if (t.kind == Transfer::Kind::aggregate) message.destination = group_->sum_nodes[from].front();
   message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
   message.offset = t.range.offset;
   if (in_switch) {
@@ -148,6 +153,10 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
     post_unseen(number, message);
     return;
   }
+  give(message);
+}
+
+void Collective::give(const transport::Message& message) {
   const transport::Message& sent = fabric_.send(message);
   if (course_ && fabric_.memories() != nullptr)
     fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);

@@ -190,6 +190,15 @@ Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
   return chunk;
 }
 
+/// The chunk of CollNetDirect: smaller until each head of each channel has enough chunks for the depth of the exchange, which is
+/// two, or one on servers with one member.
+Bytes collnet_chunk(const Site& site, Bytes of_channel) {
+  const double depth = site.ranks > site.servers ? 2 : 1;
+  const Bytes of_head = of_channel / std::max(1u, site.heads);
+  const Bytes chunk = halved(kSimpleSlotBytes, of_head, depth * 64, 128 << 10);
+  return halved(chunk, of_head, depth * 8, 32 << 10);
+}
+
 void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Group& group, const Site& site) {
   if (spec.operation == Operation::all_to_all || spec.operation == Operation::send_recv ||
       request.algorithm == Algorithm::direct || request.algorithm == Algorithm::pxn) {
@@ -212,6 +221,8 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.cost.step = Time::nanoseconds(c.nvls_step_ns);
     spec.cost.channel_rate = Rate::gb_per_s(c.nvls_gb_per_s);
     spec.chunk_bytes = nvls_chunk(site, plan.algorithm, of_channel);
+  } else if (plan.algorithm == Algorithm::collnet_direct) {
+    spec.chunk_bytes = collnet_chunk(site, of_channel);
   } else if (plan.protocol == Protocol::simple) {
     spec.chunk_bytes = kSimpleSlotBytes;
     if (plan.algorithm == Algorithm::ring && !is_rooted(spec.operation)) {
@@ -340,6 +351,7 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   for (std::uint32_t m = 1; m < group.size(); ++m)
     if (group.server_of(m) == 0) site.nvlink = site.nvlink && gpus[0]->reaches_over_nvlink(group.members[m]);
   site.mesh_links = site.nvlink ? gpus.front()->mesh_links() : 0;
+  for (std::uint32_t m = 0; m < group.size() && group.server_of(m) == 0; ++m) site.heads += group.is_head(m) ? 1 : 0;
   site.multicast = !group.multicast_group.empty();
   site.cpu = gpus.front()->cpu();
   if (!site.nvlink) look_at_pcie(site, gpus, group, fabric);

@@ -51,6 +51,7 @@ struct Site {
   std::uint32_t most_channels = 0;      ///< 0: no limit
   Cpu cpu = Cpu::xeon_sapphire_rapids;  ///< of the servers
   std::uint32_t mesh_links = 0;         ///< NVLinks between two members of a server; 0: NVSwitches, or no NVLink
+  std::uint32_t heads = 0;              ///< members of a server that send to the network's sums; 0: it does not add
   bool halves = false;                  ///< NVLink joins the members of a server in two groups
   std::uint32_t roots = 0;              ///< most CPUs on the way between two members of a server
   double root_gb_per_s = 0;             ///< raw rate of the links into these CPUs

@@ -43,6 +43,13 @@ class EgressPolicy {
  public:
   virtual Egress egress(transport::Window source, transport::Window destination, std::uint8_t traffic_class,
                         std::uint32_t queue_pair) const = 0;
+  /// The way of what the network adds (SHARP): the NIC of a memory, and the aggregation nodes from its leaf to the root with a
+  /// number.
+  struct SumWay {
+    const infiniband::Nic* nic = nullptr;
+    std::vector<transport::Window> nodes;  ///< empty: the network does not add
+  };
+  virtual SumWay sum_way(transport::Window, [[maybe_unused]] std::uint32_t number) const { return {}; }
 
  protected:
   ~EgressPolicy() = default;
@@ -90,6 +97,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   bool multicasts() const { return config_.groups && !config_.nvlink_planes.empty(); }
   /// NVLinks from this GPU to another one of its mesh; 0: NVSwitches, or no NVLink.
   std::uint32_t mesh_links() const { return config_.mesh_gpus == 0 ? 0 : config_.nvlink_planes.front(); }
+  EgressPolicy::SumWay sum_way(std::uint32_t number) const { return policy_.sum_way(window(), number); }
   /// Whether working NVLink links lead to that memory.
   bool has_nvlink_to(transport::Window destination) const { return !stripes_to(destination).empty(); }
   /// Latency of a NIC's read request at the HBM. It limits how soon the NIC can reuse its tags.

@@ -212,6 +212,12 @@ void resolve_network(const MachineSection& written, MachineSpec& machine, const 
   for (const char* part : {".pod_leaves", ".cores"})
     if (machine.tiers == 2 && is_written(part))
       throw InputError(place_of(source.root, key + part), key + part + ": needs machine.network.tiers: 3");
+  if (machine.sharp && machine.ib_switch.aggregation_ns == 0)
+    throw InputError(place_of(source.root, key + ".sharp"),
+                     key + ".sharp: " + machine.ib_switch.name + " does not add; its datasheet has no aggregation_ns");
+  if (machine.sharp && machine.tiers == 3)
+    throw InputError(place_of(source.root, key + ".sharp"),
+                     key + ".sharp: needs one switch or two tiers; machine.network.tiers is 3");
   if (machine.network == NetworkKind::leaf_spine) return;
   for (const auto& [part, refused] : {std::pair{".rail_optimized", machine.rail_optimized},
                                       {".routing", is_written(".routing")},

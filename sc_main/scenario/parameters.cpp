@@ -60,6 +60,11 @@ Record<MachineSection> machine_record() {
   network.add("datasheet", &MachineSection::network, "network switch datasheet")
       .is_path(Field::Path::unless_name)
       .fallback("from the NIC's datasheet");
+  network
+      .add("sharp", of_machine(&MachineSpec::sharp),
+           "switches add for all-reduces between servers (SHARP); one switch or two tiers. NCCL then considers "
+           "collnet_direct")
+      .cite("NVIDIA SHARP; NCCL_COLLNET_ENABLE");
   network.add("rail_optimized", of_machine(&MachineSpec::rail_optimized), "leaf r joins NIC r of every server");
   network.choice("routing", of_machine(&MachineSpec::routing), {"deterministic", "ecmp", "adaptive"},
                  "choice among the equal paths up from a leaf. deterministic: one per destination; ecmp: one per queue "

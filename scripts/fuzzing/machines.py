@@ -41,6 +41,8 @@ def machine(rng: random.Random, kind: str | None = None) -> tuple[str, dict, dic
         made["nic"] = {"datasheet": rng.choice(NICS[rng.choice(tuple(NICS))])}
     if rng.random() < 0.4:
         made["network"] = {"kind": "leaf_spine", "routing": rng.choice(("deterministic", "ecmp", "adaptive"))}
+    if rng.random() < 0.2 and "nic" not in made and platform.startswith("dgx"):
+        made.setdefault("network", {})["sharp"] = True
     if rng.random() < 0.5:
         made["overrides"] = overrides(rng, platform)
     scenario: dict = {"schema_version": 1, "platform": platform, "seed": rng.randrange(1, 9), "machine": made}

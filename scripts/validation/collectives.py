@@ -8,7 +8,7 @@ Rules, by column:
   library, kernel, algo             whose all-reduce: NCCL's, or that of vLLM, SGLang or TensorRT-LLM
   kernel, library                   ..._eager is launched by the host, everything else of a serving engine runs in a CUDA graph;
                                     NCCL is launched by the host, unless `kernel time` says that its launch is not in the time
-  algo                              ring, tree, one-shot, two-shot: forced. NVLS: not forced, since sweeps that carry this label
+  algo                              ring, tree, one-shot, two-shot, CollNet: forced. NVLS: not forced, since sweeps that carry this label
                                     leave the choice to NCCL, which takes NVLS where it is faster
   library                           the version of NCCL chooses the rules of all-to-all and send/recv, which changed in 2.23 and 2.29
   metric                            time*: seconds; busbw, algbw: nccl-tests' bandwidths
@@ -33,7 +33,8 @@ OPERATIONS = {
     "send_recv": "send_recv",
 }
 LIBRARIES = ((r"sglang", "sglang"), (r"vllm", "vllm"), (r"trt", "trtllm"))
-ALGORITHMS = ((r"one.?shot", "one_shot"), (r"two.?shot", "two_shot"), (r"^ring\b(?!/)", "ring"), (r"^tree\b(?!/)", "tree"))
+ALGORITHMS = ((r"one.?shot", "one_shot"), (r"two.?shot", "two_shot"), (r"^ring\b(?!/)", "ring"), (r"^tree\b(?!/)", "tree"),
+              (r"^collnet", "collnet_direct"))
 NCCL_RULES = {22: "2.22", 28: "2.27"}  # last NCCL 2.x with other rules for sends and receives, and their name
 PEAK_BYTES = 1 << 30
 GB = 1e9
@@ -46,8 +47,8 @@ def map_row(row: Row) -> Experiment:
     operation = OPERATIONS.get(row["op"].strip().lower())
     if operation is None:
         raise Unmapped(f"operation '{row['op']}' is not one of {', '.join(dict.fromkeys(OPERATIONS.values()))}")
-    if re.search(r"sharp|collnet", row.text("algo", "library"), re.IGNORECASE):
-        raise Unmapped("reduction in network switches (SHARP) is not modelled")
+    if re.search(r"collnet.?chain", row["algo"], re.IGNORECASE):
+        raise Unmapped("CollNetChain is not modelled")
     metric, unit = _metric(row)
     size = row.integer("bytes")
     if size is None and metric == "time_s":

@@ -59,6 +59,7 @@ BOARD_WORDS = r"sxm|nvswitch|hgx|dgx|hbm3\b"
 BRIDGE_WORDS = r"bridge|pairwise|(?<!no )nvlink"
 BOUNCE_WORDS = r"no.?p2p|no.?peer.?access|p2p (?:off|disabled)|host.staged"  # GPUs reach each other through host memory
 DIRECT_WORDS = r"fully.connected|\bFC\b|direct|/pair|cube.mesh"  # NVLinks from GPU to GPU
+SHARP_WORDS = r"(?<!NVLink )(?<!NVLink-)sharp|collnet"  # network switches add
 RATE_NAMES = {"FDR": 56, "EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 PROTOCOLS = (  # the first match counts
     (r"\bEFA(?:v\d)?\b", "efa"),
@@ -215,6 +216,8 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
         result["overrides"] = {"gpu": changes}
     if servers > 1:
         network = network_of(row, gpu.pcie if gpu else None)
+        if re.search(SHARP_WORDS, row.text("system", "fabric", "link", "library", "algo"), re.IGNORECASE):
+            result["network"] = {"sharp": True}
         result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
     return result
 

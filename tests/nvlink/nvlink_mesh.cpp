@@ -1,11 +1,8 @@
 // GPUs that NVLinks join each to each other one, without NVSwitches: which link carries what, and rings that use all links.
 #include <map>
+#include <numeric>
 
-#include "collective/collective.h"
-#include "collective/group.h"
-#include "collective/program.h"
-#include "collective/tuner.h"
-#include "tests/support/machine_run.h"
+#include "tests/support/machine_collective.h"
 #include "tests/support/systemc_main.h"
 #include "transport/faults.h"
 
@@ -22,37 +19,17 @@ constexpr double kPairGbPerS = 4 * 25;  // four of twelve links
 constexpr double kBothWays =
     39.0 / 40 * 128 / 160;  // payload of SM stores, with responses to as many in the other direction
 
-/// One collective of the first GPUs, whose SMs take no time.
-class MeshCollective : public MachineRun, public collective::CollectiveClient {
+/// Of the first GPUs.
+class MeshCollective : public test::MachineCollective {
  public:
-  explicit MeshCollective(std::uint32_t members) : MachineRun(kMachine, kBoard, 64 << 10), collective_(fabric) {
-    for (std::uint32_t m = 0; m < members; ++m) gpus_.push_back(&machine.gpu(GpuId(m)));
-    group_ = collective::group_of(gpus_);
-  }
-  Time run_once(const collective::CollectiveSpec& spec) {
-    collective_.prepare(spec, group_, *this);
-    fabric.calendar().at(Time(), entrance_, 0, 0);
-    run();
-    return end;
-  }
-  const collective::Group& group() const { return group_; }
-  collective::Site site() const { return collective::site_of(gpus_, group_, fabric); }
-  Time end;
+  explicit MeshCollective(std::uint32_t members) : MachineCollective(kMachine, kBoard, first(members)) {}
 
  private:
-  void on_member_done(collective::Collective&, std::uint32_t) override {}
-  void on_collective_done(collective::Collective&) override { end = fabric.now(); }
-  struct Entrance : transport::CalendarClient {
-    explicit Entrance(MeshCollective& owner) : mesh(owner) {}
-    void on_event(std::uint32_t, std::uint64_t) override {
-      for (std::uint32_t m = 0; m < mesh.group_.size(); ++m) mesh.collective_.enter(m);
-    }
-    MeshCollective& mesh;
-  };
-  std::vector<gpu::Gpu*> gpus_;
-  collective::Collective collective_;
-  collective::Group group_;
-  Entrance entrance_{*this};
+  static std::vector<std::uint32_t> first(std::uint32_t members) {
+    std::vector<std::uint32_t> gpus(members);
+    std::iota(gpus.begin(), gpus.end(), 0u);
+    return gpus;
+  }
 };
 
 collective::CollectiveSpec all_reduce(collective::Algorithm algorithm, std::uint32_t channels) {

@@ -144,6 +144,18 @@ BOOST_AUTO_TEST_CASE(a_power_limit_is_at_least_a_quarter_of_the_boards) {
              "V100-PCIe-32GB does not have");
 }
 
+BOOST_AUTO_TEST_CASE(switches_add_if_they_can) {
+  const auto network = [](const std::string& keys) {
+    return "machine: {groups: {node: {servers: 2}}, network: {sharp: true" + keys + "}}\n";
+  };
+  BOOST_TEST(machine_of(network(""), "dgx_h100").sharp);
+  BOOST_TEST(!machine_of("machine: {groups: {node: {servers: 2}}}\n", "dgx_h100").sharp);
+  BOOST_TEST(refusal_of(network(", datasheet: sb7800"), "dgx_h100") ==
+             "s.yaml:1:58: error: machine.network.sharp: sb7800 does not add; its datasheet has no aggregation_ns");
+  BOOST_TEST(refusal_of(network(", kind: leaf_spine, tiers: 3"), "dgx_h100") ==
+             "s.yaml:1:58: error: machine.network.sharp: needs one switch or two tiers; machine.network.tiers is 3");
+}
+
 BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {
   using Planes = std::vector<std::uint32_t>;
   const auto planes = [](const std::string& gpu, const std::string& platform) {

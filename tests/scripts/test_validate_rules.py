@@ -107,7 +107,7 @@ def test_every_shipped_gpu_datasheet_is_found_by_its_own_name():
     ({"n_gpus": "16", "nodes": "2"}, "no network named"),
     ({"n_gpus": "16", "nodes": "2", "fabric": "IB FDR"}, "no NIC datasheet for infiniband at 56 Gb/s"),
     ({"n_gpus": "16", "nodes": "2", "fabric": "RoCE"}, "roce of a rate that is not named"),
-    ({"algo": "CollNet"}, "SHARP"),
+    ({"algo": "CollNetChain"}, "CollNetChain is not modelled"),
     ({"category": "3-compute"}, "belongs to another class: category '3-compute'"),
 ])
 def test_what_cannot_be_mapped_says_why(changes, what):
@@ -169,6 +169,7 @@ def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
     ({"kernel": "TRTLLM", "library": ""}, {"op": "all_reduce", "library": "trtllm", "algorithm": "auto", "in_graph": True}),
     ({"kernel": "vLLM_custom_graph", "library": ""}, {"op": "all_reduce", "library": "vllm", "algorithm": "auto", "in_graph": True}),
     ({"kernel": "SGLang_CustomAllReduce_eager", "library": ""}, {"op": "all_reduce", "library": "sglang", "algorithm": "auto"}),
+    ({"algo": "CollNetDirect"}, {"op": "all_reduce", "library": "nccl", "algorithm": "collnet_direct"}),
     ({"algo": "one-shot custom"}, {"op": "all_reduce", "library": "vllm", "algorithm": "one_shot", "in_graph": True}),
 ])
 def test_columns_become_a_workload(changes, workload):
@@ -298,6 +299,12 @@ def test_copies_with_the_host_are_read_per_gpu(tmp_path):
     for metric, value in (("h2d_ce", 52), ("h2d_ce_min", 50), ("h2d_ce_sum", 104)):
         one = mapped(POINT_TO_POINT, kind="nvbandwidth", metric=metric)
         assert one.read(result) / one.unit == value
+
+
+def test_networks_that_add():
+    far = {"n_gpus": "16", "nodes": "2", "fabric": "4x HDR200 IB per node, NCCL-SHARP plugin"}
+    assert mapped(**far).scenario["machine"]["network"] == {"sharp": True}
+    assert "network" not in mapped(**far | {"fabric": "4x HDR200 IB, NVLink SHARP"}).scenario["machine"]
 
 
 def test_pairs_of_cards():

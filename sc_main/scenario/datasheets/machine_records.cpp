@@ -261,6 +261,9 @@ Record<IbSwitchDatasheet> ib_switch_record() {
   r.add("buffer_bytes", &IbSwitchDatasheet::buffer_bytes, "buffer per input port and virtual lane")
       .range(1, kMostBytes)
       .required();
+  r.add("aggregation_ns", &IbSwitchDatasheet::aggregation_ns,
+        "SHARP: time from the last message of a sum to the sum; 0: the switch does not add")
+      .range(0, kMostNs);
   return r;
 }
 
