@@ -34,6 +34,8 @@ def point_name(row: Row, experiment: Experiment) -> str:
     gpu, workload = experiment.scenario["machine"]["groups"]["node"]["gpu"], experiment.scenario["workload"]
     if workload["kind"] == "kernel":
         return f"kernels-{gpu}"
+    if workload["kind"] == "collective":
+        return f"{workload['op']}-{gpu}"
     if workload["kind"] == "overlap":
         return f"{workload['op']}-{gpu}"
     return f"layer-{row['model']}-{row['precision']}-{gpu}-tp{workload['tp']}"

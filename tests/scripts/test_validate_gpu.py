@@ -107,6 +107,12 @@ def test_memory():
     assert [(one["m"], one["n"], one["k"]) for one in three.kernels] == [(16384, 3072, 12288)] * 3
 
 
+def test_the_all_reduce_of_a_layer_is_a_run_of_its_own():
+    one = mapped(MEMORY, system="4xA100 NVLink FC, TP4", kind="GPT-3 layer (h12288,96 heads) AllReduce_MHA", config="prefill bs8 seq2048",
+                 metric="time", unit="us")
+    assert GPU.point_name(row(MEMORY), one) == "all_reduce-A100-SXM4-80GB"
+
+
 def test_decode_steps():
     one = mapped(DECODE)
     assert one.platform == "dgx_a100" and one.scenario["machine"]["groups"]["node"]["gpu"] == "A100-SXM4-80GB"
