@@ -120,6 +120,55 @@ BOOST_AUTO_TEST_CASE(kernels_differ_by_their_instructions) {
   BOOST_TEST(prefill_attention_time(h100, heads, {{16384, 0}}).seconds > 1.1 * own);
 }
 
+// cuDNN's kernel on Hopper: tiles of 128 query rows, waves over the SMs, the last tiles alone, and no time for HBM as
+// long as the tiles take longer. The 4 tiles of a head of 512 tokens visit 1 + 2 + 3 + 4 times 128 keys.
+BOOST_AUTO_TEST_CASE(cudnn_loops_over_tiles) {
+  const GpuDatasheet h100 = gpu_datasheet("H100-SXM5-80GB");
+  AttentionHeads heads{8, 8, 128};
+  heads.library = AttentionLibrary::cudnn;
+  const PrefillKernel& kernel = prefill_kernel(h100, heads.library);
+  const double keys_seconds = 128 * 128 * pair_clocks(h100, kernel, 128) /
+                              (h100.kernel.attention_ratio * attention_clock_ratio(h100) * h100.clock_hz());
+  const double block_seconds = kernel.block_ratio * h100.kernel.attention_block_us * 1e-6;
+  const double fixed_seconds = kernel.fixed_ratio * h100.kernel.attention_fixed_us * 1e-6;
+  BOOST_TEST(kernel.persistent);
+  BOOST_TEST(kernel.products_ratio * attention_clock_ratio(h100) <= 1.0);  // the tensor peak at the datasheet's clock
+
+  const KernelTime one = prefill_attention_time(h100, heads, {{512, 0}});
+  BOOST_TEST(one.ctas == 4u * 8);
+  BOOST_TEST(one.seconds == fixed_seconds + 4 * keys_seconds + block_seconds, kExact);
+
+  const KernelTime many = prefill_attention_time(h100, heads, std::vector<AttentionSequence>(16, {512, 0}));
+  BOOST_TEST(many.ctas == 16u * 4 * 8);
+  BOOST_TEST(many.waves == ceil_div(16u * 4 * 8, h100.sm.count));
+  const double work = 16 * 8 * (10 * keys_seconds + 4 * block_seconds) / h100.sm.count;
+  const double tail = many.tail_ratio * (4 * keys_seconds + block_seconds);
+  BOOST_TEST(many.hbm_seconds < work + tail);
+  BOOST_TEST(many.seconds == fixed_seconds + work + tail, kExact);
+
+  // Decode: no time between blocks of one wave and of the next.
+  const KernelTime decode = decode_attention_time(h100, heads, one_token_each(std::vector<std::uint64_t>(256, 1024)));
+  BOOST_TEST(decode.ctas == 256u * 8);
+  BOOST_TEST(decode.starts_seconds_on(h100.sm.count) == 0.0);
+  BOOST_TEST(decode.seconds > decode.hbm_seconds);
+  heads.library = AttentionLibrary::flash;
+  const KernelTime flash = decode_attention_time(h100, heads, one_token_each(std::vector<std::uint64_t>(256, 1024)));
+  BOOST_TEST(flash.starts_seconds_on(h100.sm.count) > 0.0);
+}
+
+// Other GPUs have no cuDNN kernel of their own.
+BOOST_AUTO_TEST_CASE(cudnn_is_flash_attention_elsewhere) {
+  AttentionHeads cudnn{32, 8, 128}, flash = cudnn;
+  cudnn.library = AttentionLibrary::cudnn;
+  for (const char* name : {"A100-SXM4-80GB", "L40S", "B200-SXM-180GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    BOOST_TEST(prefill_attention_time(gpu, cudnn, {{2048, 0}}).seconds ==
+               prefill_attention_time(gpu, flash, {{2048, 0}}).seconds);
+    BOOST_TEST(decode_attention_time(gpu, cudnn, {{1, 8191}}).seconds ==
+               decode_attention_time(gpu, flash, {{1, 8191}}).seconds);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(versions_of_flash_attention_reach_published_rates) {
   // 16 sequences of 4096 tokens, 32 heads of 128, as figure 5 of FlashAttention-3: 370 TFLOP/s on H100 without a mask;
   // FlashAttention-1 on A100: 30 to 50 % of 312 TFLOP/s.

@@ -147,9 +147,10 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   const bool backward = pass == AttentionPass::backward;
   const double work = backward ? kBackwardWork / kBackwardRate : 1;
   const double key_seconds = work * static_cast<double>(rows) * pair_seconds(gpu, heads);
-  const double block_seconds = work * gpu.kernel.attention_block_us * kSecondsPerUs;
-  const bool splits = split_contexts && prefill_kernel(gpu, heads.library).splits;
-  const Split split = split_context(longest, splits ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
+  const PrefillKernel& kernel = prefill_kernel(gpu, heads.library);
+  const double block_seconds = work * kernel.block_ratio * gpu.kernel.attention_block_us * kSecondsPerUs;
+  const Split split =
+      split_context(longest, split_contexts && kernel.splits ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
   time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
@@ -162,11 +163,12 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.bytes *= missed;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
   time.l2_bytes = heads.query * visited * kv_token_bytes(heads);
-  time.fixed_seconds = gpu.kernel.attention_fixed_us * kSecondsPerUs;
+  time.fixed_seconds = kernel.fixed_ratio * gpu.kernel.attention_fixed_us * kSecondsPerUs;
   time.longest_cta_seconds = key_seconds * static_cast<double>(split.keys) + block_seconds;
   time.sm_seconds = key_seconds * heads.query * visited + static_cast<double>(blocks) * block_seconds;
   time.tail_ratio = kTailShare;
-  time.overlap_exponent = kPrefillOverlap;
+  time.persistent = kernel.persistent;
+  time.overlap_exponent = kernel.persistent ? 0 : kPrefillOverlap;
   time.cta = kPrefillBlock;
   finish_attention(time, gpu, blocks * split.parts);
   return time;
@@ -196,7 +198,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   const double kept = kKeptShare * gpu.l2.capacity_mib * kBytesPerMib;
   time.bytes = (kv_in_l2 ? std::clamp(time.l2_bytes / kept - 1, 0.0, 1.0) : 1) * time.l2_bytes;
   time.l2_seconds = (time.l2_bytes - time.bytes) / gpu.l2_bytes_per_s();
-  time.fixed_seconds = gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
+  time.fixed_seconds = kernel.fixed_ratio * gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
   time.hbm_seconds = time.bytes / (kernel.read_ratio * gpu.kernel.decode_attention_ratio * gpu.hbm.gb_per_s * 1e9);
   if (parts.parts > 1)
     time.after_seconds = (kernel.join_us + kernel.split_us * static_cast<double>(parts.parts)) * kSecondsPerUs;

@@ -6,7 +6,7 @@
 // of a causal chunk see the most. A chunk with few heads or rows cannot use all SMs, unless its context is long enough
 // to be split. A block takes its kernel's clocks for each query-key pair, at the clock under load, and a fixed time:
 // it waits for its queries and writes its outputs at the end. Queries, keys, values and outputs cross HBM meanwhile,
-// partly hidden: a p-norm joins the two times.
+// partly hidden: a p-norm joins the two times. A persistent kernel hides them completely: the larger time counts.
 //
 // Backward: five products per pair instead of two in the forward pass, at a rate of its own.
 //
@@ -31,8 +31,8 @@
 namespace railyard::gpu {
 
 /// Whose kernels run.
-enum class AttentionLibrary : std::uint8_t { flash, trtllm };
-constexpr std::array<const char*, 2> kAttentionLibraryNames{"flash", "trtllm"};
+enum class AttentionLibrary : std::uint8_t { flash, trtllm, cudnn };
+constexpr std::array<const char*, 3> kAttentionLibraryNames{"flash", "trtllm", "cudnn"};
 constexpr const char* name_of(AttentionLibrary library) {
   return kAttentionLibraryNames[static_cast<std::size_t>(library)];
 }

@@ -177,7 +177,8 @@ KernelKeys::KernelKeys() {
                   "attention, rotary: number format of the KV cache")
       .fallback("dtype");
   words<AttentionLibrary>("library", kAttention, of_heads(&AttentionHeads::library), words_of(kAttentionLibraryNames),
-                          "attention: whose kernel runs. flash: FlashAttention; trtllm: TensorRT-LLM")
+                          "attention: whose kernel runs. flash: FlashAttention; trtllm: TensorRT-LLM; cudnn: cuDNN on "
+                          "Hopper, FlashAttention elsewhere")
       .fallback(name_of(otherwise.heads.library));
   one("causal", kChunk, of_kernel(&KernelSpec::causal),
       "attention_prefill, attention_backward: a token sees only earlier tokens and itself");
