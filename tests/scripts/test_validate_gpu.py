@@ -90,6 +90,15 @@ def test_attention():
     assert (forward["op"], backward["op"]) == ("attention_prefill", "attention_backward") and forward["heads"] == 32
 
 
+def test_attention_of_torch():
+    torch = {"system": "H200-SXM-141GB, torch 2.11", "library": "torch sdpa, CUDA graph"}
+    decode = only(mapped(ATTENTION, **torch))
+    assert (decode["op"], decode["library"], decode["kv_in_l2"]) == ("attention_decode", "cudnn", True)
+    prefill = only(mapped(ATTENTION, **torch, phase="prefill causal", seq="4096"))
+    assert (prefill["op"], prefill["library"]) == ("attention_prefill", "cudnn") and "kv_in_l2" not in prefill
+    assert "library" not in only(mapped(ATTENTION, **torch | {"system": "a100_sxm"}))
+
+
 def test_memory():
     assert only(mapped(MEMORY))["cold"] and "threads" not in only(mapped(MEMORY))
     few = {kind: only(mapped(MEMORY, kind=f"STREAM-like {kind}", config="blockSize 32, threads 3456, occupancy 3%"))
