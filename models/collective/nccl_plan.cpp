@@ -195,6 +195,7 @@ double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
   double head = 2 * graph.intra * kNvlsEfficiency[g] * (heads - 1) / heads;
   head = std::min(head, graph.inter * (over_network && site.servers == 2 ? 2 : 1));
   double latency_us = kNvlinkHopUs.nvls;
+  if (algorithm == Algorithm::nvls && site.servers > 1) latency_us += kNetworkHopUs.nvls;
   if (over_network) {
     head = std::min(head, kNvlsTreeGbPerS[g][scale_of(site.servers)]);
     latency_us += 2 * log2_of(site.servers) * kNetworkHopUs.nvls_tree;
@@ -233,7 +234,9 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
 }
 
 /// Number of CTAs of in-switch kernels.
-std::uint32_t nvls_channels(const Site& site) {
+std::uint32_t nvls_channels(const Site& site, Algorithm algorithm) {
+  if (algorithm == Algorithm::nvls && site.servers > 1)
+    return std::min(most_channels(site), site.gpu->collective.nvls_channels);
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
   return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
 }
@@ -264,7 +267,8 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
       // All-gathers use the switch only with registered buffers; nccl-tests does not register them.
       return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
              kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
-             (algorithm == Algorithm::nvls) == (site.servers == 1);
+             (algorithm == Algorithm::nvls ? site.servers == 1 || site.heads == site.ranks / site.servers
+                                           : site.servers > 1);
     case Algorithm::collnet_direct:  // NVSwitches are required
       return protocol == Protocol::simple && op == Operation::all_reduce && site.heads > 0 && site.nvlink &&
              site.mesh_links == 0 && site.ranks / site.servers <= kMostCollnetGpus;
@@ -300,7 +304,7 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
   const auto p = static_cast<std::size_t>(best.protocol);
   best.threads = kNcclMostThreads[p];
   const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
-  best.channels = in_switch ? nvls_channels(site) : most_channels(site);
+  best.channels = in_switch ? nvls_channels(site, best.algorithm) : most_channels(site);
   if (best.algorithm == Algorithm::collnet_direct && site.heads > 0) {
     best.channels = collnet_channels(site, bytes, best.channels);
     return best;

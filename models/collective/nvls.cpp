@@ -3,11 +3,12 @@
 //
 //   scatter    copy the chunk of every head to the multicast buffer, and send a flag to the heads
 //   reduce     (head) when the flags of all members are there: read the sum of all copies through the switch
-//   up, down   (nvls_tree) the heads of a slice, one per server, reduce up a binary tree and send the result down
+//   up, down   over several servers, the heads of a slice, one per server: nvls_tree reduces up a binary tree and sends the
+//              result down; nvls sends to the network, which returns the sum (SHARP)
 //   multicast  (head) one store, which the switch delivers to all members of the server
 //   gather     when the chunks of all heads are there: copy them to their place
 //
-// Over several servers there are two trees, each for half the channels and bytes. No server is an inner node of both.
+// There are two trees, each for half the channels and bytes. No server is an inner node of both.
 //
 // An all-reduce moves S(1 + 1/n) per member and direction. All-gather has no scatter and reduce; reduce-scatter has no
 // multicast. If vectors are registered with the switches, nothing is copied, members exchange flags only once, and threads
@@ -24,6 +25,7 @@ class Nvls final : public Program {
       : Program(kThreads * trees_of(spec, group), std::max(group.members_per_server(), 1 + kMostChildren)),
         operation_(spec.operation),
         registered_(spec.registered),
+        network_adds_(spec.algorithm == Algorithm::nvls),
         local_(group.members_per_server()),
         servers_(group.servers()) {
     const std::uint32_t trees = trees_of(spec, group);
@@ -74,6 +76,11 @@ class Nvls final : public Program {
         break;
       }
       case kUp:
+        if (network_adds_) {
+          action.wait(0, 1, index + 1);
+          action.transfers.push_back({Transfer::Kind::aggregate, member, base + kDown, 0, mine});
+          break;
+        }
         action.wait(0, 1 + static_cast<std::uint32_t>(tree.children[server].size()), index + 1);
         if (tree.parent[server] == BinaryTree::kNone) {
           action.signal_thread = base + kDown;
@@ -84,7 +91,8 @@ class Nvls final : public Program {
         break;
       case kDown:
         action.wait(0, 1, index + 1);
-        for (const std::uint32_t child : tree.children[server]) action.send(on_server(child), base + kDown, 0, mine);
+        if (!network_adds_)
+          for (const std::uint32_t child : tree.children[server]) action.send(on_server(child), base + kDown, 0, mine);
         action.signal_thread = base + kMulticast;
         break;
       case kMulticast:
@@ -113,7 +121,7 @@ class Nvls final : public Program {
     Range range;
   };
   static std::uint32_t trees_of(const CollectiveSpec& spec, const Group& group) {
-    return group.servers() > 1 && spec.channels > 1 ? 2 : 1;
+    return spec.algorithm == Algorithm::nvls_tree && group.servers() > 1 && spec.channels > 1 ? 2 : 1;
   }
 
   Bytes copied(Bytes bytes) const { return registered_ ? 0 : bytes; }
@@ -121,7 +129,7 @@ class Nvls final : public Program {
   Bytes loaded(Bytes bytes) const { return registered_ ? bytes : 0; }
 
   Operation operation_;
-  bool registered_;
+  bool registered_, network_adds_;
   std::uint32_t local_, servers_;
   std::vector<Half> halves_;
 };

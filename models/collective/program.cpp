@@ -18,6 +18,12 @@ std::uint32_t Group::members_per_server() const {
   return each * servers() == size() ? each : 0;
 }
 
+bool Group::all_are_heads() const {
+  for (std::uint32_t m = 0; m < size(); ++m)
+    if (!is_head(m)) return false;
+  return true;
+}
+
 const char* unsupported(const CollectiveSpec& spec, const Group& group) {
   const Operation op = spec.operation;
   if (!spec.shares.is_even() && (op != Operation::all_to_all || spec.shares.of->size() != group.size()))
@@ -34,7 +40,9 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
                                                                        : "tree supports all_reduce and broadcast";
     case Algorithm::nvls:
       if (!reduces_or_gathers) return "nvls supports all_reduce, all_gather and reduce_scatter";
-      if (group.servers() != 1) return "nvls works within one server; use nvls_tree for several servers";
+      if (group.servers() != 1 && (op != Operation::all_reduce || !group.all_are_heads()))
+        return "nvls works within one server, or adds in the network with a NIC for each member "
+               "(machine.network.sharp); use nvls_tree for several servers";
       return group.multicast_group.empty() ? "nvls needs NVSwitches that support multicast" : nullptr;
     case Algorithm::nvls_tree:
       if (op != Operation::all_reduce) return "nvls_tree supports only all_reduce";

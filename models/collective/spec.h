@@ -149,6 +149,7 @@ struct Group {
   /// Whether this member exists in the machine.
   bool exists(std::uint32_t member) const { return like.empty() || like[member] == member; }
   bool is_head(std::uint32_t member) const { return !sum_nodes.empty() && !sum_nodes[member].empty(); }
+  bool all_are_heads() const;
   /// Members per server if this number is the same for all servers; otherwise 0.
   std::uint32_t members_per_server() const;
 };

@@ -120,6 +120,21 @@ BOOST_AUTO_TEST_CASE(heads_below_one_leaf_need_no_spine) {
   BOOST_TEST(s.carried("leaf0", "up0") == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(nvswitches_add_before_the_network_does) {
+  MachineCollective s("machine: {groups: {node: {servers: 2, gpu: H100-SXM5-80GB}}, network: {sharp: true}}\n",
+                      "dgx_h100", gpus(2, kGpus));
+  collective::CollectiveSpec spec = sum_of(kBytes, 4);
+  spec.algorithm = Algorithm::nvls;
+  s.run_once(spec);
+  for (std::uint32_t nic = 0; nic < 16; ++nic) {
+    BOOST_TEST(s.carried("node" + std::to_string(nic / 8) + ".nic" + std::to_string(nic % 8), "network") == kBytes / 8);
+    BOOST_TEST(s.carried("ib0", "port" + std::to_string(nic)) == kBytes / 8);
+  }
+  const collective::Site site = s.site();
+  const auto plan = collective::nccl_plan(site, collective::Operation::all_reduce, 16 << 20, {}, {});
+  BOOST_TEST((plan.algorithm == Algorithm::nvls));
+}
+
 // A NIC sends the vector once, where a ring over four servers sends it 1.5 times.
 BOOST_AUTO_TEST_CASE(large_sums_run_at_the_rate_of_the_nics) {
   MachineCollective s(machine(4, 8, ""), "dgx_a100", gpus(4, 1));

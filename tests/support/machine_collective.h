@@ -16,6 +16,7 @@ class MachineCollective : public MachineRun, public collective::CollectiveClient
       : MachineRun(yaml, platform, 64 << 10), collective_(fabric) {
     for (const std::uint32_t gpu : gpus) gpus_.push_back(&machine.gpu(GpuId(gpu)));
     group = collective::group_of(gpus_);
+    collective::add_multicast_groups(group, gpus_, fabric);
   }
   /// @return the end of the last member
   Time run_once(const collective::CollectiveSpec& spec) {
