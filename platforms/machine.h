@@ -200,7 +200,7 @@ class Machine : private gpu::EgressPolicy,
   bool is_sum(transport::Window window) const { return window >= first_sum() && window < first_free_window(); }
   transport::Lid lid_of(transport::Window memory) const override;
   SumWay sum_way(transport::Window source, std::uint32_t number) const override;
-  /// The same, or its own LID if the way turns around at a leaf.
+  /// lid_to_next_copy(), or its own LID if the way turns around at a leaf.
   transport::Lid lid_beyond(const infiniband::Nic& nic) const;
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
   /// branch.
