@@ -1,5 +1,6 @@
 """The command line of the platform executables: options, refusals, exit statuses, what is left behind."""
 
+import csv
 import json
 import os
 import re
@@ -380,3 +381,18 @@ def test_a_lane_of_its_own_for_the_handoff_frees_the_activations(tmp_path):
     assert traffic["own"]["pp"]["mean_actual_s"] < 1.05 * alone    # for one packet of it at most
     assert runs["own"]["metrics"]["exposed_s"]["pp"] < runs["shared"]["metrics"]["exposed_s"]["pp"]
     assert runs["own"]["metrics"]["ttft_s"] < runs["shared"]["metrics"]["ttft_s"]
+
+
+@pytest.mark.parametrize("network, switches", [("{sharp: true}", ["ib0"]), ("{sharp: true, kind: leaf_spine, spines: 1}", ["leaf0", "spine0"])])
+def test_switches_that_add_have_a_link_to_their_node(network, switches, tmp_path):
+    text = f"machine: {{groups: {{node: {{servers: 2}}}}, network: {network}}}\nworkload: {{kind: collective, op: all_reduce, sizes_bytes: [1048576]}}\n"
+    machine = json.loads(succeed("dgx_h100", tiny(tmp_path, text), "--describe", "--json").stdout)
+    nodes = sorted(device["name"] for device in machine["devices"] if device["kind"] == "aggregation_node")
+    assert nodes == [f"sharp_{name}" for name in switches]
+    for name in switches:
+        ends = {(link["direction"], link["from"], link["to"]) for link in machine["links"] if link["name"] == f"SHARP_{name}"}
+        assert ends == {("tx", f"sharp_{name}.network", name), ("rx", f"{name}.sharp", f"sharp_{name}")}
+    succeed("dgx_h100", tmp_path / "tiny.yaml", "--out", tmp_path / "out", "--quiet")
+    with (tmp_path / "out" / "links.csv").open(newline="") as file:
+        sums = [int(row["bytes"]) for row in csv.DictReader(file) if row["name"] == f"SHARP_{switches[0]}"]
+    assert sums == [2 * 1048576] * 2  # of two servers, in and out
