@@ -236,7 +236,7 @@ double time_us(const Site& site, Operation op, Bytes bytes, Algorithm algorithm,
 /// Number of CTAs of in-switch kernels.
 std::uint32_t nvls_channels(const Site& site, Algorithm algorithm) {
   if (algorithm == Algorithm::nvls && site.servers > 1)
-    return std::min(most_channels(site), site.gpu->collective.nvls_channels);
+    return limited(site, std::min(nccl_channels(site), site.gpu->collective.nvls_channels));
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
   return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
 }

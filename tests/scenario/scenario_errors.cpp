@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
   BOOST_TEST(
       s.refusal("platform: dgx_h10\n" + small_scenario()) ==
       "s.yaml:1:11: error: platform: unknown value 'dgx_h10'; accepted: dgx_a100, dgx_b200, dgx_h100, gb200_nvl72, "
-      "plx_box (did you mean 'dgx_h100'?)");
+      "hgx_a100_4gpu, hgx_h100_4gpu, plx_box (did you mean 'dgx_h100'?)");
   BOOST_TEST(s.refusal(with("machine: {plx: {switches: 3}}\n")) ==
              "s.yaml:6:27: error: machine.plx.switches: 3 PCIe switches cannot divide the 8 GPUs of a server evenly; "
              "accepted: 0, 1, 2, 4 or 8");

@@ -35,7 +35,7 @@ struct PointToPointSpec {
   std::uint32_t queue_pairs = 1;
   std::uint32_t tx_depth = 128;          ///< ib_write_bw: writes of a queue pair in flight
   std::uint32_t outstanding_reads = 16;  ///< ib_read_bw: reads of a queue pair in flight, at most max_qp_rd_atom of the
-                                         ///< NIC, which is 16 on ConnectX-4 to ConnectX-7 (ibv_devinfo -v)
+                                         ///< NIC, which is 16 on mlx5 devices (ibv_devinfo -v)
 
   /// Most messages of a queue pair in flight.
   std::uint32_t in_flight() const {

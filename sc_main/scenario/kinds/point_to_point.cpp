@@ -52,7 +52,7 @@ Record<PointToPointSection> p2p_record() {
   r.add("outstanding_reads", &PointToPointSection::outstanding_reads,
         "ib_read_bw: most outstanding reads of a queue pair; the NIC has the limit")
       .range(1, 65536)
-      .cite("ibv_devinfo, ConnectX-4 to ConnectX-7: max_qp_rd_atom 16, which perftest takes");
+      .cite("ibv_devinfo -v of mlx5 devices: max_qp_rd_atom 16, which perftest takes");
   return r;
 }
 
