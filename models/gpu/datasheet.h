@@ -28,6 +28,9 @@ struct GpuDatasheet {
   struct Sm {
     std::uint32_t count = 0;
     double clock_mhz = 0;  ///< clock at which flop_per_clock gives the listed peak
+    /// Highest clock, which kernels far from the power limit have; 0: not known. Only the family rule reads it
+    /// (sc_main/scenario/datasheets/datasheets.cpp).
+    double boost_mhz = 0;
     /// Dense tensor FLOP per SM per clock, by DataType; 0: not supported.
     std::array<double, kDataTypes> flop_per_clock{};
     double feed_bytes_per_clock = 0;           ///< L2 -> shared memory operand feed, per SM

@@ -9,8 +9,8 @@ are those of the family. A constant carries over unchanged, because it is a time
   its attention kernel's rate         prefill attention (models/gpu/kernels/attention_kernels.h)
   SMs x clock                         L2 rate
   the listed clock                    the clock in a whole training step
-  the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention; launches, steps and
-                                      channel rates of collectives
+  the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention
+  the highest clock of an SM          launches, steps and channel rates of collectives
   the capacity of L2                  the working set
 
 If the family is of another architecture and both have a power limit (`sm.power_w`), efficiency under the power limit is the family's times
@@ -19,8 +19,9 @@ often, so the energy of a FLOP falls with their side. A family whose bursts are 
 0.4 of the loss by the power limit has set in already. From H100 this gives 0.707 on B200 (measured 0.711), from A100 0.533 on L40S (0.548)
 and 0.78 on H100 (0.796). Within an architecture efficiency carries over, unless the datasheet has its own.
 
-SMs execute the steps of collectives, so another GPU needs the same number of clocks for a step and moves the same bytes per clock. The
-number of channels follows the links.
+SMs execute the steps of collectives, so another GPU needs the same number of clocks for a step and moves the same bytes per clock. These
+kernels draw little power, so their clock is the highest (`sm.boost_mhz`), not the one of the listed peak, which counts where one of the two
+GPUs does not name the highest. The number of channels follows the links.
 
 A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
 in the datasheet gives the reason.
@@ -97,10 +98,16 @@ class Datasheet:
         if not family:
             return default
         if key in (*TIMES_BY_CLOCK, *RATES_BY_CLOCK) and family.get(key):
-            clocks = family.values["sm"]["clock_mhz"] / self.values["sm"]["clock_mhz"]
+            clocks = family.clock_over(self, key)
             return float(family.get(key)) * (clocks if key in TIMES_BY_CLOCK else 1 / clocks)
         limited = self._power_limited(key, family) if family.values["architecture"] != self.values["architecture"] else None
         return family.get(key, default) if limited is None else limited
+
+    def clock_over(self, other, key):
+        """The clock that a time or rate follows, relative to that of another GPU."""
+        both = [sheet.values["sm"] for sheet in (self, other)]
+        name = "boost_mhz" if key.startswith("collective.") and all("boost_mhz" in sm for sm in both) else "clock_mhz"
+        return both[0][name] / both[1][name]
 
     def _power_limited(self, key, family):
         """The constant by the rule of power (sc_main/scenario/datasheets/datasheets.cpp), or None if the rule does not apply."""

@@ -134,6 +134,23 @@ BOOST_AUTO_TEST_CASE(fixed_times_carry_over_as_clocks) {
   BOOST_TEST(sheet.kernel.launch_us == a100.kernel.launch_us);
 }
 
+// Kernels of collectives run at the highest clock, if both sheets name it (1410 MHz for the A100).
+BOOST_AUTO_TEST_CASE(collectives_carry_over_by_the_highest_clock) {
+  const auto of_family = [](const std::string& family) {
+    std::string text = kH100Facts;
+    text.replace(text.find("sm: {"), 5, "sm: {boost_mhz: 1980, ");
+    const OwnSheet own(text + "family: " + family + "\n");
+    return gpu_datasheet(own.path.string());
+  };
+  const gpu::GpuDatasheet sheet = of_family("A100-SXM4-80GB"), a100 = gpu_datasheet("A100-SXM4-80GB");
+  const auto same = boost::test_tools::tolerance(1e-9);
+  BOOST_TEST(sheet.collective.launch_us * 1980 == a100.collective.launch_us * 1410, same);
+  BOOST_TEST(sheet.collective.simple_gb_per_s * 1410 == a100.collective.simple_gb_per_s * 1980, same);
+  BOOST_TEST(sheet.kernel.gemm_fixed_us * 1830 == a100.kernel.gemm_fixed_us * 1410, same);
+  // The A800 does not name its own.
+  BOOST_TEST(of_family("A800-SXM4-80GB").collective.launch_us * 1830 == a100.collective.launch_us * 1410, same);
+}
+
 // Watts per peak FLOP, times the root of the tensor FLOP per SM and clock, for a family of another architecture: close
 // to what is measured on H100 (0.796) and, within it, unchanged.
 BOOST_AUTO_TEST_CASE(efficiency_follows_the_power_limit_across_architectures) {

@@ -149,8 +149,9 @@ void set_power_limit(Node& sheet, const Node& own, const Node& family) {
   if (!throttles) replace(sheet, own, "sm", "throttle_us", kThrottleUs);
 }
 
-/// Times in which SMs execute instructions follow their clock, and so do rates that such times limit. See the family rule
-/// in docs/calibration.md.
+/// Times in which SMs execute instructions follow their clock, and so do rates that such times limit. Kernels of
+/// collectives draw little power and run at the highest clock, if both GPUs name it. See the family rule in
+/// docs/calibration.md.
 void set_by_clock(Node& sheet, const Node& own, const Node& family) {
   constexpr std::array<const char*, 2> kKernelTimes = {"gemm_fixed_us", "decode_attention_fixed_us"};
   constexpr std::array<const char*, 13> kCollectiveTimes = {
@@ -164,9 +165,12 @@ void set_by_clock(Node& sheet, const Node& own, const Node& family) {
   const auto scale = [&](const std::string& section, const std::string& key, double factor) {
     replace(sheet, own, section, key, number_at(family, section, key) * factor);
   };
+  const double boost = number_at(own, "sm", "boost_mhz"), their_boost = number_at(family, "sm", "boost_mhz");
+  const bool known = boost > 0 && their_boost > 0;
+  const double highest = known ? boost : clock, their_highest = known ? their_boost : theirs;
   for (const char* key : kKernelTimes) scale("kernel", key, theirs / clock);
-  for (const char* key : kCollectiveTimes) scale("collective", key, theirs / clock);
-  for (const char* key : kCollectiveRates) scale("collective", key, clock / theirs);
+  for (const char* key : kCollectiveTimes) scale("collective", key, their_highest / highest);
+  for (const char* key : kCollectiveRates) scale("collective", key, highest / their_highest);
 }
 
 /// A GPU's datasheet with the constants of its family; a family can belong to another family.

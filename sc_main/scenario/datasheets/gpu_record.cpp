@@ -39,6 +39,9 @@ Record<GpuDatasheet> gpu_record() {
   sm.add("clock_mhz", &G::Sm::clock_mhz, "clock at which flop_per_clock gives the listed peak")
       .range(1e-6, 1e5)
       .required();
+  sm.add("boost_mhz", &G::Sm::boost_mhz,
+         "highest clock, by which times of collectives carry over from the family, if both name it; 0: not known")
+      .none_or(1e-6, 1e5);
   sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
              [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
       .required();
