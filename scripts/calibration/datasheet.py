@@ -20,8 +20,8 @@ often, so the energy of a FLOP falls with their side. A family whose bursts are 
 and 0.78 on H100 (0.796). Within an architecture efficiency carries over, unless the datasheet has its own.
 
 SMs execute the steps of collectives, so another GPU needs the same number of clocks for a step and moves the same bytes per clock. These
-kernels draw little power, so their clock is the highest (`sm.boost_mhz`), not the one of the listed peak, which counts where one of the two
-GPUs does not name the highest. The number of channels follows the links.
+kernels draw little power, so they run at the highest clock (`sm.boost_mhz`). If one of the two datasheets does not name it, the clock of the
+listed peak counts for both. The number of channels follows the links.
 
 A constant in a GPU's own datasheet replaces the family's: it was measured on this GPU or follows from its power limit. A comment
 in the datasheet gives the reason.
@@ -106,7 +106,7 @@ class Datasheet:
     def clock_over(self, other, key):
         """The clock that a time or rate follows, relative to that of another GPU."""
         both = [sheet.values["sm"] for sheet in (self, other)]
-        name = "boost_mhz" if key.startswith("collective.") and all("boost_mhz" in sm for sm in both) else "clock_mhz"
+        name = "boost_mhz" if key.startswith("collective.") and all(sm.get("boost_mhz") for sm in both) else "clock_mhz"
         return both[0][name] / both[1][name]
 
     def _power_limited(self, key, family):
