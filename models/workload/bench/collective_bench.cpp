@@ -47,7 +47,8 @@ CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vec
     : spec_(spec), executor_(executor), communicator_(ranks, 0, request_of(spec), executor.fabric()) {}
 
 void CollectiveBench::start() {
-  Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
+  // Sizes differ, so only iterations can repeat.
+  if (spec_.iterations > 1) Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
   run_next();
 }
 
