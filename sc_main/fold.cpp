@@ -9,81 +9,12 @@
 #include <tuple>
 
 #include "base/input_error.h"
+#include "sc_main/fold_candidate.h"
 #include "transport/assembly.h"
-#include "workload/training/training_spec.h"
 
 namespace railyard {
 
-using workload::Dimension;
-using workload::training::TrainingSpec;
-
 namespace {
-
-/// One way to fold: what each copy uses of the machine, by place in the part.
-struct Candidate {
-  struct Copy {
-    std::vector<std::uint32_t> gpus;     ///< in the whole machine
-    std::vector<std::uint32_t> numbers;  ///< of its ranks in the whole mesh
-    /// The server that stands for each server of the first copy.
-    std::map<std::uint32_t, std::uint32_t> servers;
-  };
-  std::vector<Copy> copies;
-
-  /// The server of the first copy for which one stands in this copy. None: the copy does not use it.
-  std::optional<std::uint32_t> first_of(std::uint32_t copy, std::uint32_t server) const {
-    for (const auto& [first, own] : copies[copy].servers)
-      if (own == server) return first;
-    return {};
-  }
-};
-
-/// A rank's number in a mesh with other sizes, at the same places but for dp.
-std::uint32_t number_in(const TrainingSpec& spec, std::uint32_t rank, std::uint32_t copies, std::uint32_t& copy) {
-  std::uint32_t number = 0, stride = 1;
-  for (const Dimension d : spec.order) {
-    std::uint32_t size = spec.sizes[static_cast<std::size_t>(d)], place = rank % size;
-    rank /= size;
-    if (d == Dimension::dp) {
-      size /= copies;
-      copy = place / size;
-      place %= size;
-    }
-    number += place * stride;
-    stride *= size;
-  }
-  return number;
-}
-
-/// None: copies share servers, or are not placed alike.
-std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t copies, std::uint32_t gpus_per_server) {
-  const std::uint32_t ranks = spec.ranks();
-  Candidate found;
-  found.copies.resize(copies);
-  for (Candidate::Copy& copy : found.copies) {
-    copy.gpus.resize(ranks / copies);
-    copy.numbers.resize(ranks / copies);
-  }
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    std::uint32_t copy = 0;
-    const std::uint32_t number = number_in(spec, rank, copies, copy);
-    found.copies[copy].gpus[number] = spec.placement[rank];
-    found.copies[copy].numbers[number] = rank;
-  }
-  std::set<std::uint32_t> taken;
-  for (Candidate::Copy& copy : found.copies) {
-    std::set<std::uint32_t> own;
-    for (std::uint32_t r = 0; r < ranks / copies; ++r) {
-      const std::uint32_t mine = copy.gpus[r], first = found.copies.front().gpus[r];
-      const auto [at, fresh] = copy.servers.try_emplace(first / gpus_per_server, mine / gpus_per_server);
-      if (at->second != mine / gpus_per_server || mine % gpus_per_server != first % gpus_per_server) return {};
-      own.insert(mine / gpus_per_server);
-    }
-    if (own.size() != copy.servers.size()) return {};
-    for (const std::uint32_t server : own)
-      if (!taken.insert(server).second) return {};
-  }
-  return found;
-}
 
 /// The highest tier between like NICs of two copies.
 platforms::Tier tier_between(const platforms::MachineSpec& machine, const Candidate& candidate) {
@@ -97,16 +28,6 @@ platforms::Tier tier_between(const platforms::MachineSpec& machine, const Candid
         if (pod_of(machine, a) != pod_of(machine, b)) tier = platforms::Tier::core;
       }
   return tier;
-}
-
-std::string why_not(const Scenario& scenario) {
-  const auto* spec = scenario.if_spec<TrainingSpec>();
-  if (spec == nullptr) return "only workload.kind training has replicas";
-  if (spec->sizes[static_cast<std::size_t>(Dimension::dp)] == 1) return "there is one replica";
-  if (scenario.machine.sharp) return "switches add over all replicas (machine.network.sharp)";
-  if (spec->state_shards() < spec->replicas()) return "replicas of hsdp have different neighbours";
-  if (spec->halves() > 1) return "the halves of a pipeline of dualpipe are no replicas";
-  return "";
 }
 
 /// Of the link that an event names.
@@ -183,37 +104,16 @@ std::vector<const Candidate::Copy*> running(const Candidate& candidate, const wo
   return all;
 }
 
-/// The ranks that run are those of these copies.
-TrainingSpec folded(TrainingSpec spec, const workload::Copies& copies,
-                    const std::vector<const Candidate::Copy*>& running,
-                    const std::map<std::uint32_t, std::uint32_t>& built, std::uint32_t gpus_per_server) {
-  spec.copies = copies;
-  TrainingSpec part = spec;
-  part.sizes = spec.running_sizes();
-  spec.placement.resize(part.ranks());
-  spec.numbers.resize(part.ranks());
-  for (std::uint32_t rank = 0; rank < part.ranks(); ++rank) {
-    std::uint32_t copy = 0;
-    const std::uint32_t number = number_in(part, rank, static_cast<std::uint32_t>(running.size()), copy);
-    const std::uint32_t gpu = running[copy]->gpus[number];
-    spec.placement[rank] = built.at(gpu / gpus_per_server) * gpus_per_server + gpu % gpus_per_server;
-    spec.numbers[rank] = running[copy]->numbers[number];
-  }
-  return spec;
-}
-
 /// What each copy's servers do.
-void tell_servers(Fold& fold, const Candidate& candidate, const workload::Copies& copies,
-                  const std::vector<const Candidate::Copy*>& running,
-                  const std::map<std::uint32_t, std::uint32_t>& built) {
-  fold.runs_for = copies;
-  fold.copy_of_server.resize(built.size());
-  fold.servers.assign(copies.size(), std::vector<std::uint32_t>(built.size()));
-  for (std::uint32_t r = 0; r < running.size(); ++r)
-    for (const auto& [first, server] : running[r]->servers) {
-      fold.copy_of_server[built.at(server)] = r;
-      for (std::size_t copy = 0; copy < copies.size(); ++copy)
-        fold.servers[copy][built.at(server)] = candidate.copies[copy].servers.at(first);
+void tell_servers(Fold& fold, const Candidate& candidate, const FoldedPart& part) {
+  fold.runs_for = part.copies;
+  fold.copy_of_server.resize(part.built.size());
+  fold.servers.assign(part.copies.size(), std::vector<std::uint32_t>(part.built.size()));
+  for (std::uint32_t r = 0; r < part.running.size(); ++r)
+    for (const auto& [first, server] : part.running[r]->servers) {
+      fold.copy_of_server[part.built.at(server)] = r;
+      for (std::size_t copy = 0; copy < part.copies.size(); ++copy)
+        fold.servers[copy][part.built.at(server)] = candidate.copies[copy].servers.at(first);
     }
 }
 
@@ -223,57 +123,48 @@ Fold fold_copies(Scenario& scenario) {
   Fold fold;
   if (scenario.fold == Folding::off) return fold;
   fold.asked = true;
-  fold.why_not = why_not(scenario);
   platforms::MachineSpec& machine = scenario.machine;
   const std::uint32_t gpus = machine.board.gpus;
-  std::optional<Candidate> best;
+  const std::optional<Candidate> found = find_candidate(scenario, fold.why_not);
   std::set<std::uint32_t> touched;
-  if (fold.why_not.empty()) {
-    const auto& spec = scenario.spec<TrainingSpec>();
-    const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)];
-    for (std::uint32_t copies = dp; copies > 1 && !best; --copies)
-      if (dp % copies == 0) best = candidate(spec, copies, gpus);
-    if (!best) {
-      fold.why_not = "replicas share servers, or are placed differently";
-    } else if (all_slow_alike(scenario, *best)) {
-      const auto of_others = [&](const MachineEvent& e) { return !best->first_of(0, *server_of(e, machine)); };
-      auto& events = scenario.events;
-      events.erase(std::remove_if(events.begin(), events.end(), of_others), events.end());
-    } else {
-      touched = touched_copies(scenario, *best, fold.why_not);
-    }
+  if (found && all_slow_alike(scenario, *found)) {
+    const auto of_others = [&](const MachineEvent& e) { return !found->first_of(0, *server_of(e, machine)); };
+    auto& events = scenario.events;
+    events.erase(std::remove_if(events.begin(), events.end(), of_others), events.end());
+  } else if (found) {
+    touched = touched_copies(scenario, *found, fold.why_not);
   }
   if (!fold.why_not.empty()) {
     if (scenario.fold == Folding::require)
       throw InputError(scenario.fold_origin, "simulation.fold: " + fold.why_not + "; accepted here: off and auto");
     return fold;
   }
-  const workload::Copies copies = copies_of(*best, touched);
-  const std::vector<const Candidate::Copy*> run = running(*best, copies);
+  FoldedPart folded;
+  folded.copies = copies_of(*found, touched);
+  folded.running = running(*found, folded.copies);
   platforms::BuiltPart part;
   part.servers = platforms::servers_of(machine);
-  part.turns_at = tier_between(machine, *best);
+  part.turns_at = tier_between(machine, *found);
   std::set<std::uint32_t> servers;
-  for (const Candidate::Copy* copy : run)
+  for (const Candidate::Copy* copy : folded.running)
     for (const auto& [first, server] : copy->servers) servers.insert(server);
-  std::map<std::uint32_t, std::uint32_t> built;
   for (const std::uint32_t server : servers) {
-    built[server] = static_cast<std::uint32_t>(part.numbers.size());
+    folded.built[server] = static_cast<std::uint32_t>(part.numbers.size());
     part.numbers.push_back(server);
   }
-  scenario.workload = folded(scenario.spec<TrainingSpec>(), copies, run, built, gpus);
+  scenario.workload = folded_workload(scenario, folded);
   machine.groups.front().servers = static_cast<std::uint32_t>(part.numbers.size());
   machine.part = std::move(part);
-  fold.copies = static_cast<std::uint32_t>(copies.size());
-  tell_servers(fold, *best, copies, run, built);
-  fold.represented_gpus = static_cast<std::uint32_t>(best->copies.front().servers.size()) * gpus * fold.copies;
+  fold.copies = static_cast<std::uint32_t>(folded.copies.size());
+  tell_servers(fold, *found, folded);
+  fold.represented_gpus = static_cast<std::uint32_t>(found->copies.front().servers.size()) * gpus * fold.copies;
   fold.nics_differ = std::any_of(scenario.events.begin(), scenario.events.end(),
                                  [](const MachineEvent& event) { return port_of(event) == "network"; });
   return fold;
 }
 
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric, double share) {
+           const transport::Assembly& fabric, double share, const std::string& bound) {
   std::set<const transport::Device*> switches;
   for (const auto& device : machine.network()) switches.insert(device.get());
   const auto crosses_spine = [&](const transport::Traffic& t) {
@@ -284,14 +175,16 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
     return false;
   };
   const bool over_spines = std::any_of(traffic.begin(), traffic.end(), crosses_spine);
-  fold.exact = !over_spines && !fold.nics_differ;
-  if (over_spines) fold.bound = "messages cross spines: the longest way to a neighbour stands for all";
+  fold.exact = !over_spines && !fold.nics_differ && bound.empty();
+  std::vector<std::string> reasons;
+  if (over_spines) reasons.push_back("messages cross spines: the longest way to a neighbour stands for all");
   if (over_spines && share < 1)
-    fold.bound += fmt::format(
+    reasons.back() += fmt::format(
         ", and the replica with the least share of links between switches, down to {:.3g} of their rate", share);
   if (fold.nics_differ)
-    fold.bound += fmt::format("{}rings over replicas take as long as if all NICs were as slow as the slowest",
-                              over_spines ? "; " : "");
+    reasons.push_back("rings over replicas take as long as if all NICs were as slow as the slowest");
+  if (!bound.empty()) reasons.push_back(bound);
+  fold.bound = fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 }  // namespace railyard

@@ -1,6 +1,6 @@
-// Folding: data-parallel replicas that are alike do the same at the same time, so one part of them runs for all. The part
-// is the least number of replicas that shares no server with the others. Only its servers are built, with the switches
-// that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
+// Folding: data-parallel replicas that are alike, or servers of a collective (fold_candidate.h), do the same at the same
+// time, so one part of them runs for all. The part is the least number of replicas that shares no server with the others.
+// Only its servers are built, with the switches that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
 // would send (collective/collective.h, platforms::BuiltPart).
 //
 // Replicas with a GPU or link that an event slows run beside the part, on their own servers, unless events slow the same
@@ -40,7 +40,8 @@ struct Fold {
 /// @throws InputError: folding is required, and not possible
 Fold fold_copies(Scenario& scenario);
 /// Whether the results are those of the whole machine. @param traffic  of the part  @param share  of share_trunks()
+/// @param bound  WorkloadRun::folded_bound()
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric, double share);
+           const transport::Assembly& fabric, double share, const std::string& bound);
 
 }  // namespace railyard

@@ -80,7 +80,8 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
     const std::vector<transport::Traffic> traffic = workload_->traffic();
     const bool fluid = scenario_.fabric.fidelity == transport::Fidelity::fluid;
     const auto routing = fluid ? infiniband::Routing::deterministic : scenario_.machine.routing;
-    judge(fold_, traffic, *machine_, *fabric_, share_trunks(fold_, traffic, *machine_, routing));
+    judge(fold_, traffic, *machine_, *fabric_, share_trunks(fold_, traffic, *machine_, routing),
+          workload_->folded_bound());
   }
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));

@@ -19,28 +19,28 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
     program_ = make_program(spec_, group);
     // A reducing step reads two operands: the received data and its own.
     reads_operands_ = spec.operation == Operation::all_reduce || spec.operation == Operation::reduce_scatter;
-    fold();
+    running_.find(group, *program_);
   }
   if (reuse != nullptr && spec.launch < reuse->least_launch())
     throw std::logic_error("a collective has a shorter launch than the least launch of its group");
   client_ = &client;
-  members_.assign(running_.empty() ? group.size() : running_.size(), Member());
+  members_.assign(running_.size(), Member());
   threads_.assign(members_.size() * program_->threads(), Thread());
-  lanes_.assign(threads_.size() * program_->lanes(), Lane());
-  free_from_.assign(group.folded() ? members_.size() : 0, Time());
-  unfinished_.assign(seen_.size(), 0);
-  for (const std::uint32_t client : client_of_) ++unfinished_[client];
-  for (std::uint32_t m = 0; m < running(); ++m) {
+  lanes_.assign(threads_.size() * running_.lanes(), Lane());
+  unseen_links_.assign(group.folded() ? members_.size() : 0, {});
+  unfinished_.assign(running_.seen_by_clients(), 0);
+  for (std::uint32_t m = 0; m < running_.size(); ++m) ++unfinished_[running_.client_of(m)];
+  for (std::uint32_t m = 0; m < running_.size(); ++m) {
     for (std::uint32_t t = 0; t < program_->threads(); ++t) {
       Thread& thread = threads_[thread_of(m, t)];
-      thread.actions = program_->actions(member_of(m), t);
+      thread.actions = program_->actions(running_.member_of(m), t);
       if (thread.actions != 0) ++members_[m].threads_left;
     }
   }
   sums_.prepare(group, program_->threads());
   entered_ = done_ = told_ = put_off_ = 0;
   status_ = Status::ok;
-  first_turn_ = fabric_.calendar().take_turns(2ull * running());
+  first_turn_ = fabric_.calendar().take_turns(2ull * running_.size());
   trails_.clear();
   begun_ = false;
   replayed_ = nullptr;
@@ -49,52 +49,12 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   first_entry_ = last_entry_ = Time();
 }
 
-void Collective::fold() {
-  running_.clear();
-  number_of_.clear();
-  first_of_.clear();
-  seen_.clear();
-  client_of_.clear();
-  ends_together_ = false;
-  if (!group_->folded()) return;
-  const bool all_run = !program_->is_alike();
-  std::vector<std::uint32_t> numbers(group_->size());  // of members that run
-  for (std::uint32_t m = 0; m < group_->size(); ++m) {
-    if (all_run || group_->exists(m)) {
-      numbers[m] = static_cast<std::uint32_t>(running_.size());
-      running_.push_back(m);
-    }
-    if (group_->exists(m)) seen_.push_back(numbers[m]);
-  }
-  for (const std::uint32_t m : running_) {
-    const auto client = std::find(seen_.begin(), seen_.end(), numbers[group_->like[m]]);
-    client_of_.push_back(static_cast<std::uint32_t>(client - seen_.begin()));
-  }
-  if (all_run) {
-    number_of_ = std::move(numbers);
-    first_of_.assign(running_.size(), 0);
-    return;
-  }
-  // A member sends to its own copy in place of another one.
-  std::map<std::uint32_t, std::uint32_t> first;  // by copy that exists
-  for (const std::uint32_t m : running_) first.try_emplace(group_->copy[m], 0);
-  for (auto& [copy, at] : first) {
-    at = static_cast<std::uint32_t>(number_of_.size());
-    std::vector<std::uint32_t> own;  // by place
-    for (const std::uint32_t m : running_)
-      if (group_->copy[m] == copy) own.push_back(numbers[m]);
-    for (std::uint32_t m = 0; m < group_->size(); ++m) number_of_.push_back(own[group_->place[m]]);
-  }
-  for (const std::uint32_t m : running_) first_of_.push_back(first[group_->copy[m]]);
-  ends_together_ = first.size() > 1;
-}
-
 void Collective::enter(std::uint32_t member) {
-  const std::uint32_t number = seen(member);
+  const std::uint32_t number = running_.seen(member);
   enter_one(number);
   if (!group_->folded() || program_->is_alike()) return;
-  for (std::uint32_t other = 0; other < running(); ++other)
-    if (other != number && group_->like[member_of(other)] == member_of(number)) enter_one(other);
+  for (std::uint32_t other = 0; other < running_.size(); ++other)
+    if (other != number && group_->like[running_.member_of(other)] == running_.member_of(number)) enter_one(other);
 }
 
 void Collective::enter_one(std::uint32_t member) {
@@ -104,7 +64,7 @@ void Collective::enter_one(std::uint32_t member) {
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
   // A member that does not exist enters as the member does that it is like.
-  if (causes_ != nullptr) causes_->on_entered(*this, client_of_.empty() ? member : client_of_[member]);
+  if (causes_ != nullptr) causes_->on_entered(*this, running_.client_of(member));
   // Starts come last at their instant, in the order of members. So the order of entries at one instant does not matter.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
   ++put_off_;
@@ -162,8 +122,8 @@ void Collective::forget_course() { course_.reset(); }
 
 const Action& Collective::current(std::uint32_t thread) {
   action_.clear();
-  program_->describe(member_of(thread / program_->threads()), thread % program_->threads(), threads_[thread].next,
-                     action_);
+  program_->describe(running_.member_of(thread / program_->threads()), thread % program_->threads(),
+                     threads_[thread].next, action_);
   return action_;
 }
 
@@ -197,14 +157,15 @@ void Collective::complete(std::uint32_t number, const Action& action) {
   const std::uint32_t signal_thread = action.signal_thread, signal_lane = action.signal_lane;
   const std::uint32_t first = action.first_lane, lanes = action.lanes, arrivals = action.arrivals;
   if (spec_.slots != 0) {
-    for (std::uint32_t l = first; l < first + lanes; ++l) {
-      Lane& from = lane(number, l);
-      from.consumed = arrivals;
-      if (from.blocked == kNobody) continue;
-      const std::uint32_t blocked = from.blocked;
-      from.blocked = kNobody;
-      advance(blocked);  // overwrites action_, so `action` must not be used below
-    }
+    for (std::uint32_t set = 0; set < running_.runs_for(member); ++set)
+      for (std::uint32_t l = first; l < first + lanes; ++l) {
+        Lane& from = lane(number, set * program_->lanes() + l);
+        from.consumed = arrivals;
+        if (from.blocked == kNobody) continue;
+        const std::uint32_t blocked = from.blocked;
+        from.blocked = kNobody;
+        advance(blocked);  // overwrites action_, so `action` must not be used below
+      }
   }
   if (signal_thread != Action::kNone) arrive(thread_of(member, signal_thread), signal_lane);
 }
@@ -262,8 +223,8 @@ void Collective::on_delivered(transport::Message& message) {
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
                       to = thread_in(message.cookie) / program_->threads();
-  const bool far = server_of(from) != server_of(to) || message.destination != group_->members[member_of(to)] ||
-                   sums_.is_node(message.source);
+  const bool far = running_.server_of(from) != running_.server_of(to) ||
+                   message.destination != group_->members[running_.member_of(to)] || sums_.is_node(message.source);
   if (spec_.cost.network_receive != Time() && far) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {
@@ -302,10 +263,10 @@ void Collective::land(std::uint64_t mark) {
     return;
   }
   const std::uint32_t which = thread % program_->threads();
-  for (std::uint32_t m = 0; m < running(); ++m)
-    if (server_of(m) == server_of(from)) arrive(thread_of(m, which), lane_in(mark));
-  for (std::uint32_t m = 0; m < running(); ++m)
-    if (server_of(m) == server_of(from)) check_done(m);
+  running_.for_each_landing_on_server(from, which, lane_in(mark), [&](const RunningMembers::Landing& at) {
+    arrive(thread_of(at.number, at.thread), at.lane);
+  });
+  running_.for_server(running_.server_of(from), [&](std::uint32_t m) { check_done(m); });
 }
 
 void Collective::abort(Status status) {
@@ -330,7 +291,7 @@ void Collective::drain() {
   if (put_off_ != 0) return;
   for (const Member& member : members_)
     if (member.under_way != 0) return;
-  for (std::uint32_t m = 0; m < running(); ++m)
+  for (std::uint32_t m = 0; m < running_.size(); ++m)
     if (members_[m].entered && !members_[m].done) finish(m);
 }
 
@@ -348,12 +309,12 @@ void Collective::check_done(std::uint32_t member) {
 void Collective::finish(std::uint32_t member) {
   members_[member].done = true;
   if (causes_ != nullptr) {
-    trails_.resize(running());
+    trails_.resize(running_.size());
     trails_[member] = causes_->trail_of(*this);
   }
   fabric_.calendar().at_last(fabric_.now(), turn(member, true), *this, kDoneTag, member);
   if (course_) course_->done.emplace_back(fabric_.now() - course_from_, member);
-  if (++done_ != running() || !course_) return;
+  if (++done_ != running_.size() || !course_) return;
   course_->trails = trails_;
   reuse_->keep(course_key(), std::move(*course_), fabric_.now(), fabric_.now() - course_from_);
   course_.reset();
@@ -361,21 +322,21 @@ void Collective::finish(std::uint32_t member) {
 
 void Collective::tell_done(std::uint32_t member) {
   CollectiveClient& client = *client_;
-  if (ends_together_) {
-    if (++told_ != running()) return;
-    for (const std::uint32_t of_client : client_of_) {
+  if (running_.end_together()) {
+    if (++told_ != running_.size()) return;
+    for (std::uint32_t m = 0; m < running_.size(); ++m) {
       if (causes_ != nullptr) causes_->on_ended(trails_[member]);
-      client.on_member_done(*this, of_client);
+      client.on_member_done(*this, running_.client_of(m));
     }
     client.on_collective_done(*this);
     return;
   }
-  const std::uint32_t of_client = client_of_.empty() ? member : client_of_[member];
-  if (unfinished_.empty() || --unfinished_[of_client] == 0) {
+  const std::uint32_t of_client = running_.client_of(member);
+  if (--unfinished_[of_client] == 0) {
     if (causes_ != nullptr) causes_->on_ended(trails_[member]);
     client.on_member_done(*this, of_client);
   }
-  if (++told_ == running()) client.on_collective_done(*this);
+  if (++told_ == running_.size()) client.on_collective_done(*this);
 }
 
 void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
@@ -412,6 +373,7 @@ void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
     case kLeftTag:
       if (--threads_[data].leaving == 0) left(static_cast<std::uint32_t>(data));
       break;
+    case kCrossedTag: crossed_unseen(static_cast<std::uint32_t>(data)); break;
   }
 }
 

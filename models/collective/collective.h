@@ -15,12 +15,11 @@
 // transfers. If all costs are zero, only the graph remains. Ring with chunk c = S/n in one slice: exactly 2(n-1)(c/B +
 // alpha); in slices s: (2n-3) max(c/B, s/B + alpha) + c/B + alpha.
 //
-// Of a folded group (spec.h), clients see only the members that exist. If all members do the same (Program::is_alike),
-// only these run: what one of them sends to a member of another copy leaves its server, comes back, and arrives as what the
-// member before it sends. If several copies exist, because they differ in the speed of a GPU or link, all their members end
-// for their clients when the last of them ends, as nobody ends a ring before its slowest member. Otherwise, as in a tree,
-// all members run. What a member sends that does not exist then takes the time that such a message takes without contention,
-// one after the other. A member that exists ends for its client when the last member like it ends.
+// Of a folded group (spec.h), few members run (running_members.h). If several copies exist, because they differ in the
+// speed of a GPU or link, and all members do the same, those that clients see end when the last of them ends, as nobody ends
+// a ring before its slowest member. Where members run that do not exist, as in a tree, what they send takes the time that it
+// takes without contention, and waits where their links, or those of the receiver, are busy with others of this kind. A
+// member that exists ends for its client when the last member like it ends.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +29,9 @@
 
 #include "base/status.h"
 #include "collective/cause_listener.h"
+#include "collective/fair_queue.h"
 #include "collective/network_sums.h"
-#include "collective/program.h"
+#include "collective/running_members.h"
 #include "transport/fabric.h"
 
 namespace railyard::collective {
@@ -77,12 +77,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
 
   const CollectiveSpec& spec() const { return spec_; }
   /// Members that clients see.
-  std::uint32_t size() const { return group_->folded() ? static_cast<std::uint32_t>(seen_.size()) : group_->size(); }
-  Time entered(std::uint32_t member) const { return members_[seen(member)].entered_at; }
-  bool has_entered(std::uint32_t member) const { return members_[seen(member)].entered; }
+  std::uint32_t size() const { return running_.seen_by_clients(); }
+  Time entered(std::uint32_t member) const { return members_[running_.seen(member)].entered_at; }
+  bool has_entered(std::uint32_t member) const { return members_[running_.seen(member)].entered; }
   Time first_entry() const { return first_entry_; }
   Time last_entry() const { return last_entry_; }
-  bool all_entered() const { return entered_ == running(); }
+  bool all_entered() const { return entered_ == running_.size(); }
   Status status() const { return status_; }
   std::uint64_t cookie = 0;  ///< for the client's use
 
@@ -111,24 +111,13 @@ class Collective : private transport::MessageClient, private transport::Calendar
   };
   static constexpr std::uint32_t kNobody = ~0u;
 
-  // Members that run are numbered from 0. The program and the group have a number for each member.
-  std::uint32_t running() const { return static_cast<std::uint32_t>(members_.size()); }
-  std::uint32_t member_of(std::uint32_t number) const { return running_.empty() ? number : running_[number]; }
-  /// The number of the member that receives what the member `from` (a number) sends to a member.
-  std::uint32_t receiver(std::uint32_t from, std::uint32_t member) const {
-    return number_of_.empty() ? member : number_of_[first_of_[from] + member];
-  }
-  /// The number of a member that clients see.
-  std::uint32_t seen(std::uint32_t member) const { return seen_.empty() ? member : seen_[member]; }
-  std::uint32_t server_of(std::uint32_t number) const { return group_->server_of(member_of(number)); }
-  /// Decides which members of a folded group run.
-  void fold();
+  // Members that run have numbers (running_members.h). The program and the group have a number for each member.
   void enter_one(std::uint32_t number);
 
   std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const {
     return member * program_->threads() + thread;
   }
-  Lane& lane(std::uint32_t thread, std::uint32_t lane) { return lanes_[thread * program_->lanes() + lane]; }
+  Lane& lane(std::uint32_t thread, std::uint32_t lane) { return lanes_[thread * running_.lanes() + lane]; }
   void start(std::uint32_t member);
   /// Calls on_event(tag, data) after `wait`.
   void put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying = Time());
@@ -161,7 +150,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// A message has arrived at an aggregation node.
   void pass_on(const transport::Message& message);
   /// The same for the thread of a member that does not exist.
-  void post_unseen(std::uint32_t thread, const transport::Message& message);
+  void post_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
+  void cross_unseen(std::uint32_t member);
+  /// The message of a member that does not exist has left it for another server.
+  void crossed_unseen(std::uint32_t member);
   /// All transfers of a thread's action have left.
   void left(std::uint32_t thread);
   void complete(std::uint32_t thread, const Action& action);
@@ -172,7 +164,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   const Action& current(std::uint32_t thread);
   bool leaves_server(std::uint32_t member, const Transfer& transfer) const {
     if (transfer.kind == Transfer::Kind::aggregate) return true;
-    return transfer.kind <= Transfer::Kind::flag && server_of(member) != group_->server_of(transfer.to);
+    return transfer.kind <= Transfer::Kind::flag && running_.server_of(member) != group_->server_of(transfer.to);
   }
   /// Of an aborted collective: ends the members that have entered, once nothing is under way.
   void drain();
@@ -183,7 +175,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void finish(std::uint32_t member);
   void tell_done(std::uint32_t member);
   /// Order of a member's start or end among the last events of an instant.
-  std::uint64_t turn(std::uint32_t member, bool end) const { return first_turn_ + (end ? running() : 0) + member; }
+  std::uint64_t turn(std::uint32_t member, bool end) const {
+    return first_turn_ + (end ? running_.size() : 0) + member;
+  }
 
   void on_delivered(transport::Message& message) override;
   void on_left(transport::Message& message) override;
@@ -199,14 +193,22 @@ class Collective : private transport::MessageClient, private transport::Calendar
   bool reads_operands_ = false;
   NetworkSums sums_;
   CollectiveClient* client_ = nullptr;
-  // Of a folded group, else empty: members by number, numbers of the members that clients see.
-  std::vector<std::uint32_t> running_, seen_;
-  /// Numbers by member, for each copy that sends; where a sender's numbers begin, by its number.
-  std::vector<std::uint32_t> number_of_, first_of_;
-  std::vector<std::uint32_t> client_of_;   ///< by number: the client's member that it is like
+  RunningMembers running_;
   std::vector<std::uint32_t> unfinished_;  ///< by client's member
-  bool ends_together_ = false;             ///< members that clients see end when the last of them ends
-  std::vector<Time> free_from_;  ///< by number: when a member that does not exist has sent what it had to send
+  /// What members that do not exist send (post_unseen()).
+  struct UnseenLinks {
+    Time out, in;      ///< when the links inside the server have carried what was given to them
+    Time from_others;  ///< the same of the link from other servers
+    struct Waiting {
+      std::uint32_t thread = 0;
+      Transfer transfer;
+      Time takes, latency;
+    };
+    FairQueue<std::pair<std::uint32_t, std::uint32_t>, Waiting> to_others;  ///< flows: thread, receiver
+    Waiting crossing;                                                       ///< taken from the queue
+    bool busy = false;
+  };
+  std::vector<UnseenLinks> unseen_links_;  ///< by number, of a folded group
   std::vector<Member> members_;
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;

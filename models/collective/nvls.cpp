@@ -54,6 +54,14 @@ class Nvls final : public Program {
     }
   }
 
+  bool turns() const override { return !network_adds_; }
+  Point turned(Point point, std::uint32_t by) const override {
+    // One lane for each head.
+    const std::uint32_t thread = point.thread % kThreads;
+    if (thread == kReduce || thread == kGather) point.lane = (point.lane + 2 * local_ - by) % local_;
+    return point;
+  }
+
   void describe(std::uint32_t member, std::uint32_t number, std::uint32_t index, Action& action) const override {
     const Half& half = halves_[number / kThreads];
     const std::uint32_t base = number / kThreads * kThreads, thread = number % kThreads;

@@ -145,6 +145,7 @@ class SendRecv final : public Program {
         chunks_(loops_of(spec, spec.bytes, spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
+  bool is_alike() const override { return !one_way_; }
   std::uint32_t actions(std::uint32_t member, std::uint32_t thread) const override {
     if (one_way_ && member != thread) return 0;
     return members_ == 1 ? 0 : chunks_;

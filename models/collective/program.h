@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collective/spec.h"
+#include "transport/study/fidelity_choice.h"
 
 namespace railyard::collective {
 
@@ -73,6 +74,14 @@ class Program {
   virtual void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const = 0;
   /// Whether all members, or all with the same place on their servers, do the same at the same time.
   virtual bool is_alike() const { return false; }
+  /// A lane of a thread.
+  struct Point {
+    std::uint32_t thread = 0, lane = 0;
+  };
+  /// Whether the members of a server, each server with as many, do the same at the same time, each from its own place:
+  /// what a point is to one of them, turned(point, k) is to the member k places before it.
+  virtual bool turns() const { return false; }
+  virtual Point turned(Point point, std::uint32_t) const { return point; }
 
  protected:
   Program(std::uint32_t threads, std::uint32_t lanes) : threads_(threads), lanes_(lanes) {}
@@ -85,6 +94,9 @@ class Program {
 const char* unsupported(const CollectiveSpec& spec, const Group& group);
 /// @pre !unsupported(spec, group); the group outlives the program
 std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& group);
+
+/// What the members that exist of a folded group send to other servers, as messages to memories. @pre as make_program()
+std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group);
 
 // One function per algorithm; make_program() selects.
 std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& group);

@@ -154,6 +154,13 @@ struct Group {
   std::uint32_t members_per_server() const;
 };
 
+/// A member of a folded group: the place of the GPU that runs for it among those that run, which copy of the part it belongs
+/// to, its place among the members of its copy, and whether this copy exists.
+struct FoldedMember {
+  std::uint32_t gpu = 0, copy = 0, place = 0;
+  bool exists = true;
+};
+
 /// A range of a vector.
 struct Range {
   Bytes offset = 0, bytes = 0;

@@ -22,12 +22,14 @@ Rate times(Rate rate, std::uint32_t n) { return Rate::bytes_per_second(rate.byte
 
 template <class With>
 void Collective::for_each_lane(std::uint32_t member, const Transfer& t, With with) {
-  if (t.kind != Transfer::Kind::multicast) {
-    with(lane(thread_of(returns(t.kind) ? member : receiver(member, t.to), t.thread), t.lane));
-    return;
+  const auto at = [&](const RunningMembers::Landing& l) { with(lane(thread_of(l.number, l.thread), l.lane)); };
+  if (returns(t.kind)) {
+    at({member, t.thread, t.lane});
+  } else if (t.kind == Transfer::Kind::multicast) {
+    running_.for_each_landing_on_server(member, t.thread, t.lane, at);
+  } else {
+    running_.for_each_landing(member, t, at);
   }
-  for (std::uint32_t m = 0; m < running(); ++m)
-    if (server_of(m) == server_of(member)) with(lane(thread_of(m, t.thread), t.lane));
 }
 
 bool Collective::may_start(std::uint32_t number, const Action& action) {
@@ -41,7 +43,7 @@ bool Collective::may_start(std::uint32_t number, const Action& action) {
     const std::uint32_t member = number / program_->threads();
     const std::uint32_t most = t.kind == Transfer::Kind::reduce ? 2 : spec_.slots * (leaves_server(member, t) ? 2 : 1);
     for_each_lane(member, t, [&](Lane& to) {
-      if (!room || to.sent - to.consumed < most) return;
+      if (!room || to.sent < to.consumed + most) return;
       to.blocked = number;
       room = false;
     });
@@ -98,7 +100,7 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
   for (const Transfer& t : action.transfers) {
     ++members_[member].under_way;
     for_each_lane(member, t, [](Lane& to) { ++to.sent; });
-    if (t.kind <= Transfer::Kind::flag && t.to == member_of(member)) {
+    if (t.kind <= Transfer::Kind::flag && t.to == running_.member_of(member)) {
       put_off(Time(), kArriveTag, pack(number, thread_of(member, t.thread), t.lane, false));
     } else if (!leaves_server(member, t)) {
       const bool watched = t.kind == Transfer::Kind::multicast || (t.kind == Transfer::Kind::write && each != Rate());
@@ -126,12 +128,13 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   const std::uint32_t member = number / program_->threads();
   const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
   const bool comes_to_itself = in_switch || returns(t.kind);
-  const std::uint32_t from = member_of(member), to = comes_to_itself ? from : t.to;
-  const std::uint32_t receives = comes_to_itself ? member : receiver(member, t.to);
+  const std::uint32_t from = running_.member_of(member), to = comes_to_itself ? from : t.to;
+  RunningMembers::Landing landing{member, t.thread, t.lane};
+  if (!comes_to_itself) running_.for_each_landing(member, t, [&](const RunningMembers::Landing& at) { landing = at; });
   transport::Message message;
   message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
   const bool comes_back = group_->folded() && program_->is_alike() && group_->copy[to] != group_->copy[from];
-  message.destination = comes_back ? group_->beyond[member_of(receives)] : group_->members[to];
+  message.destination = comes_back ? group_->beyond[running_.member_of(landing.number)] : group_->members[to];
   if (t.kind == Transfer::Kind::aggregate) message.destination = group_->sum_nodes[from].front();
   message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
   message.offset = t.range.offset;
@@ -139,18 +142,24 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
     message.bytes = std::max<Bytes>(1, message.bytes);
     message.kind =
         t.kind == Transfer::Kind::reduce ? transport::MessageKind::reduce : transport::MessageKind::multicast;
-    message.group = group_->multicast_group[server_of(member)];
+    message.group = group_->multicast_group[running_.server_of(member)];
   }
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
   message.queue_pair = number % program_->threads();  // a slow writer does not delay the messages of other threads
+  if (comes_back) {  // messages to different copies have one destination, but do not wait for each other
+    const std::uint32_t copies = group_->copy.back() + 1;
+    const std::uint32_t apart = (group_->copy[to] + copies - group_->copy[from]) % copies;
+    message.queue_pair += (apart - 1) * program_->threads();
+  }
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;
-  message.cookie = pack(number, thread_of(receives, t.thread), t.lane, t.kind == Transfer::Kind::multicast);
+  message.cookie =
+      pack(number, thread_of(landing.number, landing.thread), landing.lane, t.kind == Transfer::Kind::multicast);
   if (!group_->exists(from)) {
     message.destination = leaves_server(member, t) ? group_->beyond[to] : group_->members[group_->like[to]];
-    post_unseen(number, message);
+    post_unseen(number, t, message);
     return;
   }
   give(message);
@@ -162,20 +171,63 @@ void Collective::give(const transport::Message& message) {
     fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
 }
 
-void Collective::post_unseen(std::uint32_t number, const transport::Message& message) {
-  const auto alone = [&](Bytes bytes) {
-    transport::Message one = message;
-    one.bytes = bytes;
-    return later(fabric_.uncontended(one),
-                 message.source_rate == Rate() ? Time() : message.source_rate.time_for(bytes));
+void Collective::post_unseen(std::uint32_t number, const Transfer& t, const transport::Message& message) {
+  const std::uint32_t member = number / program_->threads();
+  transport::Message twice = message;
+  twice.bytes *= 2;
+  const Time alone = fabric_.uncontended(message), takes = fabric_.uncontended(twice) - alone, latency = alone - takes;
+  UnseenLinks& own = unseen_links_[member];
+  if (leaves_server(member, t)) {
+    own.to_others.push({number, t.to}, takes, {number, t, takes, latency});
+    if (!own.busy) cross_unseen(member);
+    return;
+  }
+  Time left = fabric_.now();
+  if (message.source_rate != Rate()) left += message.source_rate.time_for(message.bytes);
+  const auto use = [&](Time& link, std::uint32_t times) {
+    link = later(link, fabric_.now()) + takes * times;
+    left = later(left, link);
   };
-  Time& free = free_from_[number / program_->threads()];
-  const Time from = later(free, fabric_.now()), takes = alone(message.bytes);
-  free = from + (alone(2 * message.bytes) - takes);
-  const std::uint32_t to = thread_in(message.cookie) / program_->threads();
-  const bool far = server_of(number / program_->threads()) != server_of(to);
-  put_off(from + takes + (far ? spec_.cost.network_receive : Time()) - fabric_.now(), kArriveTag, message.cookie);
-  if (message.tell_left) put_off(from + takes - fabric_.now(), kLeftTag, number);
+  // All members of the server read or are written at the same time.
+  const auto all = [&](Time UnseenLinks::*way) {
+    running_.for_server(running_.server_of(member),
+                        [&](std::uint32_t m) { use(unseen_links_[m].*way, running_.runs_for(m)); });
+  };
+  const std::uint64_t mark = message.cookie;
+  if (t.kind == Transfer::Kind::reduce) {
+    all(&UnseenLinks::out);
+    use(own.in, 1);
+  } else if (t.kind == Transfer::Kind::multicast) {
+    use(own.out, 1);
+    all(&UnseenLinks::in);
+  } else {
+    use(own.out, 1);
+    use(unseen_links_[thread_in(mark) / program_->threads()].in, 1);
+  }
+  put_off(left - fabric_.now() + latency, kArriveTag, mark);
+  if (message.tell_left) put_off(left - fabric_.now(), kLeftTag, number);
+}
+
+void Collective::cross_unseen(std::uint32_t member) {
+  UnseenLinks& own = unseen_links_[member];
+  own.busy = !own.to_others.empty();
+  if (!own.busy) return;
+  own.crossing = own.to_others.pop();
+  put_off(own.crossing.takes, kCrossedTag, member);
+}
+
+void Collective::crossed_unseen(std::uint32_t member) {
+  const UnseenLinks::Waiting message = unseen_links_[member].crossing;
+  --members_[member].under_way;
+  running_.for_each_landing(member, message.transfer, [&](const RunningMembers::Landing& at) {
+    ++members_[member].under_way;
+    // Bytes arrive while they leave.
+    Time& link = unseen_links_[at.number].from_others;
+    link = later(link + message.takes, fabric_.now());
+    put_off(link - fabric_.now() + message.latency + spec_.cost.network_receive, kArriveTag,
+            pack(message.thread, thread_of(at.number, at.thread), at.lane, false));
+  });
+  cross_unseen(member);
 }
 
 void Collective::add_ahead(std::uint32_t number, const Action& action) {

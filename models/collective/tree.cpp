@@ -23,11 +23,27 @@ struct Tree {
 
 class TreeProgram final : public Program {
  public:
-  TreeProgram(std::vector<Tree> trees, std::uint32_t lanes, bool reduces)
-      : Program(static_cast<std::uint32_t>(trees.size()) * 2, lanes), trees_(std::move(trees)), reduces_(reduces) {}
+  /// @param entries  places at which chains start, each for one pair of trees
+  TreeProgram(std::vector<Tree> trees, std::uint32_t lanes, std::uint32_t entries, std::uint32_t members_per_server,
+              bool reduces)
+      : Program(static_cast<std::uint32_t>(trees.size()) * 2, lanes),
+        trees_(std::move(trees)),
+        entries_(entries),
+        members_per_server_(members_per_server),
+        reduces_(reduces) {}
 
   std::uint32_t channels(std::uint32_t thread) const override { return trees_[thread / 2].channels; }
 
+  bool turns() const override {
+    return entries_ == members_per_server_ && trees_.size() == 2 * entries_ &&
+           std::all_of(trees_.begin(), trees_.end(),
+                       [&](const Tree& t) { return t.channels == trees_[0].channels && t.chunks == trees_[0].chunks; });
+  }
+  Point turned(Point point, std::uint32_t by) const override {
+    const std::uint32_t tree = point.thread / 2, entry = tree % entries_;
+    point.thread += 2 * ((entry + 2 * entries_ - by) % entries_ - entry);
+    return point;
+  }
   std::uint32_t actions(std::uint32_t, std::uint32_t thread) const override {
     const Tree& t = trees_[thread / 2];
     if (t.parent.size() == 1) return 0;
@@ -58,6 +74,7 @@ class TreeProgram final : public Program {
 
  private:
   std::vector<Tree> trees_;
+  std::uint32_t entries_, members_per_server_;
   bool reduces_;
 };
 
@@ -99,7 +116,8 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
     from_channel += t.channels;
     t.chunks = loops_of(spec, t.range.bytes, t.channels);
   }
-  return std::make_unique<TreeProgram>(std::move(trees), lanes, spec.operation == Operation::all_reduce);
+  return std::make_unique<TreeProgram>(std::move(trees), lanes, entries, group.members_per_server(),
+                                       spec.operation == Operation::all_reduce);
 }
 
 }  // namespace railyard::collective

@@ -16,8 +16,8 @@ using workload::collective_bench::SizeResult;
 CollectiveRun::CollectiveRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   for (const std::uint32_t index : spec().gpus) gpus_.push_back(GpuId(index));
-  bench_ =
-      std::make_unique<workload::collective_bench::CollectiveBench>(spec(), add_ranks(gpus_, {"compute"}), executor_);
+  bench_ = std::make_unique<workload::collective_bench::CollectiveBench>(
+      spec(), add_ranks(gpus_, {"compute"}, spec().numbers), executor_);
   check();
   // One send buffer and one receive buffer.
   for (const GpuId id : gpus_)
@@ -75,11 +75,26 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
   return routes;
 }
 
+std::vector<transport::Traffic> CollectiveRun::traffic() {
+  return bench_->group().folded() ? bench_->network_traffic() : std::vector<transport::Traffic>();
+}
+
+std::string CollectiveRun::folded_bound() {
+  for (const Bytes bytes : spec().sizes) {
+    const CollectiveSpec& plan = bench_->plan(bytes);
+    if (!collective::make_program(plan, bench_->group())->is_alike())
+      return "ranks differ in what they do: those that are not built send without contention";
+    if (plan.operation == Operation::all_to_all && plan.algorithm == collective::Algorithm::direct)
+      return "messages to different servers cross the links in another order";
+  }
+  return {};
+}
+
 Value CollectiveRun::explain() {
   const transport::Path path = fabric_.path(gpus_[0].value(), gpus_[1].value(), number(TrafficClass::tp));
   const double rate =
       static_cast<double>(transport::payload_rate(path, fabric_.transaction_bytes(path)).bytes_per_second());
-  const auto ranks = static_cast<std::uint32_t>(gpus_.size());
+  const std::uint32_t ranks = bench_->ranks();
   Value e;
   e["operation"] = name_of(spec().operation);
   e["ranks"] = ranks;
@@ -109,7 +124,7 @@ std::string CollectiveRun::explain_text(const Value& e) const {
 
 void CollectiveRun::add_setup(Value& setup) const {
   setup["operation"] = name_of(spec().operation);
-  setup["ranks"] = gpus_.size();
+  setup["ranks"] = bench_->ranks();
   setup["dtype"] = workload::collective_bench::kNcclTypeNames[static_cast<std::size_t>(spec().dtype)];
   setup["min_bytes"] = *std::min_element(spec().sizes.begin(), spec().sizes.end());
   setup["max_bytes"] = *std::max_element(spec().sizes.begin(), spec().sizes.end());

@@ -1,6 +1,8 @@
 // Runs workload.kind: collective: the nccl-tests table, collectives.csv and the metrics.
 #pragma once
 
+#include <limits>
+
 #include "sc_main/kinds/workload_run.h"
 #include "workload/bench/collective_bench.h"
 
@@ -21,6 +23,10 @@ class CollectiveRun : public WorkloadRun {
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
   std::vector<RouteOfInterest> routes() override;
+  /// Of a folded machine only. Without an estimate, auto has trains; with one as well.
+  std::vector<transport::Traffic> traffic() override;
+  double affordable_hops() const override { return std::numeric_limits<double>::infinity(); }
+  std::string folded_bound() override;
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;
@@ -46,7 +52,7 @@ class CollectiveRun : public WorkloadRun {
   /// Refuses a test that cannot run.
   void check() const;
 
-  std::vector<GpuId> gpus_;  ///< by rank
+  std::vector<GpuId> gpus_;  ///< by rank that runs
   std::unique_ptr<workload::collective_bench::CollectiveBench> bench_;
 };
 

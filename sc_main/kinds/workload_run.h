@@ -80,6 +80,8 @@ class WorkloadRun {
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Transactions times links that fabric.fidelity: auto simulates as trains.
   virtual double affordable_hops() const { return transport::kAffordableHops; }
+  /// How results of a folded machine (fold.h) differ for other reasons than links; "": not at all.
+  virtual std::string folded_bound() { return {}; }
   /// Attaches the ranks' streams.
   void trace(probe::StreamTracer& tracer);
 

@@ -138,8 +138,8 @@ Record<Scenario> simulation_record() {
   Record<Scenario> r;
   r.choice(
       "fold", &Scenario::fold, {"off", "auto", "require"},
-      "data-parallel replicas that are alike run once. auto: where this is possible; require: or the run ends with "
-      "the reason");
+      "parts that are alike run once: data-parallel replicas, servers of a collective. auto: where this is possible; "
+      "require: or the run ends with the reason");
   return r;
 }
 

@@ -14,6 +14,7 @@ Rules, by column:
   metric                            time*: seconds; busbw, algbw: nccl-tests' bandwidths
 Above 256 MiB transactions are 64 KiB, above 4 GiB 512 KiB: still far below what a rank sends in a step, where `auto` would cost
 minutes. Above 4 GiB over servers, where a ring's step is small, rates are fluid: within 1 % of transactions of 64 KiB.
+Above 64 ranks one server runs for all (docs/training.md, folding); a step of so many is small, and few bytes of it are simulated.
 """
 
 import re
@@ -40,6 +41,7 @@ PEAK_BYTES = 1 << 30
 GB = 1e9
 TRANSACTIONS = ((4 << 30, 512 << 10), (256 << 20, 64 << 10))  # above this size, bytes of a transaction
 FLUID_ABOVE = 4 << 30  # over servers
+FOLDED_ABOVE = 64  # ranks
 
 
 def map_row(row: Row) -> Experiment:
@@ -64,7 +66,10 @@ def map_row(row: Row) -> Experiment:
         workload["nccl_version"] = version
     if _in_graph(row, workload["library"]):
         workload["in_graph"] = True
-    return experiment_of(row, gpu, servers, workload, size, size * ranks, metric, unit)
+    experiment = experiment_of(row, gpu, servers, workload, size, size * min(ranks, FOLDED_ABOVE), metric, unit)
+    if ranks > FOLDED_ABOVE:
+        experiment.scenario["simulation"] = {"fold": "auto"}
+    return experiment
 
 
 def experiment_of(row: Row, gpu: systems.Gpu, servers: int, workload: dict, size: int, cost: int, metric: str, unit: float) -> Experiment:

@@ -260,10 +260,3 @@ def test_the_table_says_what_runs(tmp_path):
     assert "\n  not folded: there is one replica\n" in succeed(
         "dgx_h100", path, "--set", "simulation.fold=auto", "--set", "workload.pp=4", "--set", "workload.cp=2", "--set", "workload.dp=1").stdout
     assert "folded" not in succeed("dgx_h100", path).stdout
-
-
-def test_only_training_has_replicas(tmp_path):
-    path = tmp_path / "scenario.yaml"
-    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "simulation": {"fold": "require"},
-                                "workload": {"kind": "collective", "op": "all_reduce", "ranks": 8, "sizes_bytes": [1024]}}))
-    refused(run("dgx_h100", path), "only workload.kind training has replicas")

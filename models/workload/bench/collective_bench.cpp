@@ -44,11 +44,24 @@ collective::CollectiveRequest request_of(const CollectiveBenchSpec& test) {
 }
 
 CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)
-    : spec_(spec), executor_(executor), communicator_(ranks, 0, request_of(spec), executor.fabric()) {}
+    : spec_(spec),
+      executor_(executor),
+      communicator_(spec.members.empty() ? Communicator(ranks, 0, request_of(spec), executor.fabric())
+                                         : Communicator(ranks, 0, spec.members, request_of(spec), executor.fabric())) {}
+
+std::vector<transport::Traffic> CollectiveBench::network_traffic() {
+  std::vector<transport::Traffic> all;
+  for (const Bytes bytes : spec_.sizes)
+    for (transport::Traffic& between : collective::network_traffic(plan(bytes), group())) {
+      between.bytes *= spec_.iterations;
+      all.push_back(between);
+    }
+  return all;
+}
 
 void CollectiveBench::start() {
   // Sizes differ, so only iterations can repeat.
-  if (spec_.iterations > 1) Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
+  if (spec_.iterations > 1 && !group().folded()) Communicator::allow_reuse({&communicator_}, {}, executor_.fabric());
   run_next();
 }
 

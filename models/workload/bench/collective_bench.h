@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/study/fidelity_choice.h"
 #include "workload/bench/collective_spec.h"
 #include "workload/jobs.h"
 
@@ -36,7 +37,7 @@ collective::CollectiveRequest request_of(const CollectiveBenchSpec& test);
 
 class CollectiveBench : private JobClient, private JobNamer {
  public:
-  /// @param ranks  each has a stream for the collectives
+  /// @param ranks  those that run; each has a stream for the collectives
   CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);
 
   void start();
@@ -46,7 +47,10 @@ class CollectiveBench : private JobClient, private JobNamer {
   /// Algorithm, protocol and channels for a size.
   const collective::CollectiveSpec& plan(Bytes bytes) { return communicator_.choose(spec_.operation, bytes); }
   const collective::Group& group() const { return communicator_.group(); }
-  std::uint32_t ranks() const { return communicator_.size(); }
+  /// Of the whole test, if it is folded.
+  std::uint32_t ranks() const { return communicator_.members(); }
+  /// Bytes between servers of all sizes and iterations, from the ranks that run.
+  std::vector<transport::Traffic> network_traffic();
 
  private:
   void run_next();

@@ -35,6 +35,9 @@ struct CollectiveBenchSpec {
   bool in_graph = false;
   std::uint32_t iterations = 1;
   std::vector<Time> skew;  ///< by rank; empty: none
+  // Of a folded test (collective/collective.h): `gpus` are those of the ranks that run.
+  std::vector<std::uint32_t> numbers;             ///< of each rank that runs, among all; empty: they are its ranks
+  std::vector<collective::FoldedMember> members;  ///< all ranks; empty: not folded
 };
 
 }  // namespace railyard::workload::collective_bench

@@ -1,0 +1,164 @@
+"""simulation.fold of workload.kind: collective: one server runs for all that are alike. Against the whole machine; what cannot be folded."""
+
+import json
+
+import pytest
+
+from platform_runs import rows, run, succeed, summary
+
+ONE_SWITCH = {"network": {"kind": "single_switch"}, "overrides": {"ib_switch": {"ports": 512}}}
+
+
+def scenario(folder, servers, op="all_reduce", machine=ONE_SWITCH, groups=("node",), gpu="H100-SXM5-80GB", platform="dgx_h100", **keys):
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps({
+        "schema_version": 1, "platform": platform, "fabric": {"fidelity": "fluid"},
+        "machine": {"groups": {group: {"servers": servers, "gpu": gpu} for group in groups}} | machine,
+        "workload": {"kind": "collective", "op": op, "sizes_bytes": [4096, 1 << 20, 1 << 26]} | keys}))
+    return path
+
+
+def both(folder, path, *options, platform="dgx_h100"):
+    """Runs the whole machine and its part. Returns the folders of their results."""
+    for fold in ("off", "require"):
+        succeed(platform, path, "--out", folder / fold, "--quiet", "--set", f"simulation.fold={fold}", *options)
+    return folder / "off", folder / "require"
+
+
+def ratios(whole, part):
+    """Of the times of each size."""
+    pairs = list(zip(rows(whole / "collectives.csv"), rows(part / "collectives.csv"), strict=True))
+    for a, b in pairs:
+        for column in ("bytes", "count", "algorithm", "protocol", "channels", "iterations"):
+            assert a[column] == b[column]
+    return [float(b["time_us"]) / float(a["time_us"]) for a, b in pairs]
+
+
+def refused(result, why):
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and why in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("op, keys", [
+    ("all_reduce", {"algorithm": "ring"}),
+    ("all_reduce", {"algorithm": "hierarchical", "library": "trtllm"}),
+    ("all_gather", {}),
+    ("reduce_scatter", {"iterations": 2}),
+    ("all_to_all", {}),
+    ("send_recv", {}),
+    ("all_gather", {"ranks_per_server": 3, "sizes_bytes": [1 << 24]}),
+    ("all_gather", {"ranks": 24, "sizes_bytes": [1 << 24]})])
+def test_where_servers_do_the_same_results_are_equal(tmp_path, op, keys):
+    whole, part = both(tmp_path, scenario(tmp_path, 4, op, **keys))
+    assert ratios(whole, part) == pytest.approx([1] * len(rows(part / "collectives.csv")), rel=1e-8)
+    told = summary(part)
+    copies = 3 if keys.get("ranks") == 24 else 4
+    assert told["simulation"] == {"fold": True, "why_not": "", "replicas": copies, "simulated_gpus": 8, "represented_gpus": 8 * copies,
+                                  "exact": True, "bound": ""}
+    assert told["setup"] == summary(whole)["setup"] and told["metrics"]["ranks"] == summary(whole)["metrics"]["ranks"]
+    sent = {(row["name"], row["direction"]): row["bytes"] for row in rows(whole / "links.csv")}
+    for row in rows(part / "links.csv"):
+        assert int(row["bytes"]) == pytest.approx(int(sent[row["name"], row["direction"]]), rel=1e-5), row["name"]
+
+
+@pytest.mark.parametrize("servers", [4, 8])
+@pytest.mark.parametrize("op, keys, error", [
+    ("broadcast", {}, 0.015),  # a chain through all ranks
+    ("reduce", {}, 0.015),
+    ("all_reduce", {"algorithm": "tree"}, 0.03),
+    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.05),  # 16 channels: not as many for each tree
+    ("all_reduce", {"algorithm": "nvls_tree"}, 0.08)])
+def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, error):
+    whole, part = both(tmp_path, scenario(tmp_path, servers, op, **keys))
+    assert ratios(whole, part) == pytest.approx([1] * 3, rel=error)
+    told = summary(part)["simulation"]
+    assert told["fold"] and not told["exact"] and "those that are not built send without contention" in told["bound"]
+
+
+def test_an_all_to_all_without_pxn_has_another_order(tmp_path):
+    whole, part = both(tmp_path, scenario(tmp_path, 4, "all_to_all", algorithm="direct"))
+    assert ratios(whole, part) == pytest.approx([1] * 3, rel=5e-3)
+    assert "another order" in summary(part)["simulation"]["bound"]
+
+
+def test_gpus_without_multicast_agree(tmp_path):
+    path = scenario(tmp_path, 8, gpu="A100-SXM4-80GB", platform="dgx_a100")
+    assert ratios(*both(tmp_path, path, platform="dgx_a100")) == pytest.approx([1] * 3, rel=0.01)
+
+
+def test_trains_agree(tmp_path):
+    path = scenario(tmp_path, 4, "all_gather", sizes_bytes=[1 << 20])
+    assert ratios(*both(tmp_path, path, "--set", "fabric.fidelity=train")) == pytest.approx([1], rel=1e-6)
+    assert ratios(*both(tmp_path, path, "--set", "fabric.fidelity=auto")) == pytest.approx([1], rel=1e-6)
+
+
+def test_the_longest_way_over_spines_stands_for_all(tmp_path):
+    """Two servers on a leaf: every second step of a ring stays below it."""
+    machine = {"network": {"kind": "leaf_spine"}, "overrides": {"ib_switch": {"ports": 32}}}
+    whole, part = both(tmp_path, scenario(tmp_path, 8, "all_gather", machine))
+    assert all(1 <= ratio < 1.05 for ratio in ratios(whole, part))
+    assert summary(part)["simulation"]["bound"].startswith("messages cross spines")
+
+
+def test_a_slow_server_runs_beside_the_others(tmp_path):
+    path = scenario(tmp_path, 4, "all_gather", sizes_bytes=[1 << 26])
+    text = json.loads(path.read_text()) | {"events": [{"at_us": 0, "link": "node2.gpu3.nvlink0", "rate_ratio": 0.25}]}
+    path.write_text(json.dumps(text))
+    whole, part = both(tmp_path, path)
+    assert ratios(whole, part) == pytest.approx([1], rel=1e-3)
+    assert summary(part)["simulation"]["simulated_gpus"] == 16
+
+
+def test_thousands_of_ranks_run_as_one_server(tmp_path):
+    """A step of a ring cannot be faster than the NICs."""
+    path = scenario(tmp_path, 256, "all_gather", {"network": {"kind": "leaf_spine"}}, sizes_bytes=[1 << 34])
+    succeed("dgx_h100", path, "--out", tmp_path / "out", "--quiet", "--set", "simulation.fold=require")
+    told = summary(tmp_path / "out")
+    assert told["setup"]["ranks"] == told["simulation"]["represented_gpus"] == 2048 and told["simulation"]["simulated_gpus"] == 8
+    assert 0.7 * 400 < told["metrics"]["busbw_gb_per_s"][str(1 << 34)] < 400
+
+
+def test_tables_and_descriptions_are_of_the_whole_test(tmp_path):
+    path = scenario(tmp_path, 4, "all_gather")
+    auto = ("--set", "simulation.fold=auto")
+    table = succeed("dgx_h100", path, *auto).stdout
+    assert "(32 x H100-SXM5-80GB): 32 ranks" in table and "folded: 8 GPUs run for 32; results are those of the whole machine" in table
+    assert "all_gather over 32 ranks" in succeed("dgx_h100", path, *auto, "--explain").stdout
+    assert "folded: these servers run for 4" in succeed("dgx_h100", path, *auto, "--describe").stdout
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "nvls_tree"])
+def test_observers_change_nothing(tmp_path, algorithm):
+    path = scenario(tmp_path, 4, algorithm=algorithm, sizes_bytes=[1 << 22])
+    options = ("--quiet", "--jobs", "all", "--set", "simulation.fold=require")
+    succeed("dgx_h100", path, "--out", tmp_path / "alone", *options)
+    succeed("dgx_h100", path, "--out", tmp_path / "watched", *options, "--why", "--timeline", "--vcd")
+    for file in ("jobs.csv", "collectives.csv", "links.csv"):
+        assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "watched" / file).read_bytes(), file
+
+
+@pytest.mark.parametrize("servers, keys, why", [
+    (1, {}, "all ranks are on one server"),
+    (2, {"skew_us": [0] * 15 + [5]}, "ranks enter at different times (workload.skew_us)"),
+    (2, {"ranks": 12}, "servers have different ranks"),
+    (2, {"ranks": [0, 8, 1, 9]}, "servers have different ranks, or ranks of a server do not follow each other"),
+    (2, {"ranks": [0, 1, 8, 10]}, "servers have different ranks"),
+    (2, {"groups": ("a", "b")}, "servers of different groups differ"),
+    (2, {"machine": {"network": {"kind": "leaf_spine", "sharp": True}}}, "switches add over all servers (machine.network.sharp)")])
+def test_what_cannot_be_folded_is_refused(tmp_path, servers, keys, why):
+    path = scenario(tmp_path, servers, **({"sizes_bytes": [4096]} | keys))
+    refused(run("dgx_h100", path, "--set", "simulation.fold=require"), "simulation.fold: " + why)
+    succeed("dgx_h100", path, "--out", tmp_path / "auto", "--quiet", "--set", "simulation.fold=auto")
+    told = summary(tmp_path / "auto")["simulation"]
+    assert not told["fold"] and why in told["why_not"]
+
+
+def test_other_kinds_have_no_parts_that_are_alike(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "machine": {"groups": {"node": {"servers": 2}}},
+                                "simulation": {"fold": "require"}, "workload": {"kind": "p2p", "test": "ib_write_bw", "sizes_bytes": [1024]}}))
+    refused(run("dgx_h100", path), "only workload.kind training and collective have parts that are alike")
+
+
+def test_a_folded_test_has_no_traces_of_all_ranks(tmp_path):
+    path = scenario(tmp_path, 4, "all_gather")
+    refused(run("dgx_h100", path, "--set", "simulation.fold=require", "--export-et", tmp_path / "et"), "a folded machine has no jobs")
