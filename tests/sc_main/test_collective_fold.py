@@ -57,7 +57,7 @@ def test_where_servers_do_the_same_results_are_equal(tmp_path, op, keys):
     assert told["setup"] == summary(whole)["setup"] and told["metrics"]["ranks"] == summary(whole)["metrics"]["ranks"]
     sent = {(row["name"], row["direction"]): row["bytes"] for row in rows(whole / "links.csv")}
     for row in rows(part / "links.csv"):
-        assert int(row["bytes"]) == pytest.approx(int(sent[row["name"], row["direction"]]), rel=1e-5), row["name"]
+        assert int(row["bytes"]) == pytest.approx(int(sent[row["name"], row["direction"]]), rel=1e-4), row["name"]  # of uneven chunks, the longest
 
 
 @pytest.mark.parametrize("servers", [4, 8])
