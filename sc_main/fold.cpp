@@ -11,6 +11,7 @@
 #include "base/input_error.h"
 #include "sc_main/fold_candidate.h"
 #include "transport/assembly.h"
+#include "workload/bench/collective_spec.h"
 
 namespace railyard {
 
@@ -47,6 +48,8 @@ std::optional<std::uint32_t> server_of(const MachineEvent& event, const platform
 
 /// The copies that events touch. @param why_not  set if the events do not allow to fold
 std::set<std::uint32_t> touched_copies(const Scenario& scenario, const Candidate& candidate, std::string& why_not) {
+  // What servers that are not built send in a tree does not wait for the NIC of one that is.
+  const bool nics_may_differ = scenario.if_spec<workload::collective_bench::CollectiveBenchSpec>() == nullptr;
   std::set<std::uint32_t> touched;
   for (const MachineEvent& event : scenario.events) {
     const std::optional<std::uint32_t> server = server_of(event, scenario.machine);
@@ -58,10 +61,10 @@ std::set<std::uint32_t> touched_copies(const Scenario& scenario, const Candidate
       why_not =
           fmt::format("{} '{}' is not of one replica's server; a name like {}0.nic0.network or {}0.gpu0 is", event.key,
                       event.name, scenario.machine.groups.front().name, scenario.machine.groups.front().name);
-    else if (event.kind == MachineEvent::Kind::derate && port_of(event) != "network" &&
-             port_of(event).rfind("nvlink", 0) != 0)
-      why_not = fmt::format("{} '{}' is slow; of a replica's links, only NVLink and the network port of a NIC may be",
-                            event.key, event.name);
+    else if (event.kind == MachineEvent::Kind::derate && port_of(event).rfind("nvlink", 0) != 0 &&
+             (port_of(event) != "network" || !nics_may_differ))
+      why_not = fmt::format("{} '{}' is slow; of a replica's links, only NVLink{} may be", event.key, event.name,
+                            nics_may_differ ? " and the network port of a NIC" : "");
     touched.insert(copy);
   }
   if (why_not.empty() && touched.size() + 1 >= candidate.copies.size())

@@ -57,21 +57,35 @@ double CollectiveRun::done_ratio() const {
   return done / all;
 }
 
+transport::Window CollectiveRun::after_first() const {
+  if (gpus_.size() > 1) return gpus_[1].value();
+  return machine_.gpu(gpus_[0]).window_beyond();  // folded, with one rank on each server
+}
+
+std::uint32_t CollectiveRun::ranks_of_a_copy() const {
+  const std::vector<std::uint32_t>& copies = bench_->group().copy;
+  return static_cast<std::uint32_t>(std::count(copies.begin(), copies.end(), copies.front()));
+}
+
 std::vector<RouteOfInterest> CollectiveRun::routes() {
   const auto last = static_cast<std::uint32_t>(gpus_.size() - 1);
   std::vector<RouteOfInterest> routes;
-  const auto add = [&](std::uint32_t from, std::uint32_t to) {
-    routes.push_back(
-        {fmt::format("rank {} to rank {}", from, to), TrafficClass::tp, gpus_[from].value(), gpus_[to].value()});
+  const auto add = [&](std::uint32_t from, std::uint32_t rank, transport::Window to) {
+    routes.push_back({fmt::format("rank {} to rank {}", from, rank), TrafficClass::tp, gpus_[from].value(), to});
   };
-  add(0, 1);
+  add(0, 1, after_first());
+  if (bench_->group().folded()) {
+    const std::uint32_t on_server = ranks_of_a_copy();
+    if (on_server > 1) add(on_server - 1, on_server, machine_.gpu(gpus_[0]).window_beyond());
+    return routes;
+  }
   // The first adjacent ranks in different servers.
   for (std::uint32_t r = 1; r < last; ++r) {
     if (machine_.place(gpus_[r]).server == machine_.place(gpus_[r + 1]).server) continue;
-    add(r, r + 1);
+    add(r, r + 1, gpus_[r + 1].value());
     break;
   }
-  if (last > 1) add(last, 0);
+  if (last > 1) add(last, 0, gpus_[0].value());
   return routes;
 }
 
@@ -87,11 +101,12 @@ std::string CollectiveRun::folded_bound() {
     if (plan.operation == Operation::all_to_all && plan.algorithm == collective::Algorithm::direct)
       return "messages to different servers cross the links in another order";
   }
+  if (gpus_.size() > ranks_of_a_copy()) return "servers that events slow, and the others, have rings of their own";
   return {};
 }
 
 Value CollectiveRun::explain() {
-  const transport::Path path = fabric_.path(gpus_[0].value(), gpus_[1].value(), number(TrafficClass::tp));
+  const transport::Path path = fabric_.path(gpus_[0].value(), after_first(), number(TrafficClass::tp));
   const double rate =
       static_cast<double>(transport::payload_rate(path, fabric_.transaction_bytes(path)).bytes_per_second());
   const std::uint32_t ranks = bench_->ranks();

@@ -49,6 +49,10 @@ class CollectiveRun : public WorkloadRun {
   double average_busbw_gb_per_s() const;
   /// This number of each row, by size.
   Value by_size(double Row::*number) const;
+  /// Of a folded machine.
+  std::uint32_t ranks_of_a_copy() const;
+  /// The memory to which rank 0 sends if it sends to rank 1.
+  transport::Window after_first() const;
   /// Refuses a test that cannot run.
   void check() const;
 

@@ -104,8 +104,9 @@ def test_a_slow_server_runs_beside_the_others(tmp_path):
     text = json.loads(path.read_text()) | {"events": [{"at_us": 0, "link": "node2.gpu3.nvlink0", "rate_ratio": 0.25}]}
     path.write_text(json.dumps(text))
     whole, part = both(tmp_path, path)
-    assert ratios(whole, part) == pytest.approx([1], rel=1e-3)
-    assert summary(part)["simulation"]["simulated_gpus"] == 16
+    assert ratios(whole, part) == pytest.approx([1], rel=0.01)
+    told = summary(part)["simulation"]
+    assert told["simulated_gpus"] == 16 and told["bound"] == "servers that events slow, and the others, have rings of their own"
 
 
 def test_thousands_of_ranks_run_as_one_server(tmp_path):
@@ -126,6 +127,14 @@ def test_tables_and_descriptions_are_of_the_whole_test(tmp_path):
     assert "folded: these servers run for 4" in succeed("dgx_h100", path, *auto, "--describe").stdout
 
 
+def test_one_rank_on_each_server_can_be_folded(tmp_path):
+    path = scenario(tmp_path, 4, ranks_per_server=1)
+    assert ratios(*both(tmp_path, path)) == pytest.approx([1] * 3, rel=0.04)
+    folded = ("--set", "simulation.fold=require")
+    assert "all_reduce over 4 ranks" in succeed("dgx_h100", path, *folded, "--explain").stdout
+    assert "rank 0 to rank 1" in succeed("dgx_h100", path, *folded, "--describe").stdout
+
+
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "nvls_tree"])
 def test_observers_change_nothing(tmp_path, algorithm):
     path = scenario(tmp_path, 4, algorithm=algorithm, sizes_bytes=[1 << 22])
@@ -134,6 +143,13 @@ def test_observers_change_nothing(tmp_path, algorithm):
     succeed("dgx_h100", path, "--out", tmp_path / "watched", *options, "--why", "--timeline", "--vcd")
     for file in ("jobs.csv", "collectives.csv", "links.csv"):
         assert (tmp_path / "alone" / file).read_bytes() == (tmp_path / "watched" / file).read_bytes(), file
+
+
+def test_a_slow_nic_runs_whole(tmp_path):
+    """Others send to it at their own rate, in trees."""
+    path = scenario(tmp_path, 4)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"events": [{"at_us": 0, "link": "node2.nic1.network", "rate_ratio": 0.5}]}))
+    refused(run("dgx_h100", path, "--set", "simulation.fold=require"), "'node2.nic1.network' is slow; of a replica's links, only NVLink may be")
 
 
 @pytest.mark.parametrize("servers, keys, why", [
