@@ -125,6 +125,13 @@ def nics() -> dict:
     return found
 
 
+def most_nics_of_two_tiers(nic: str) -> int:
+    """That the switches to which this NIC belongs connect without a third tier."""
+    switch = yaml.safe_load((DATASHEETS / "nics" / f"{nic}.yaml").read_text(encoding="utf-8"))["network"]
+    ports = yaml.safe_load((DATASHEETS / "network_switches" / f"{switch}.yaml").read_text(encoding="utf-8"))["ports"]
+    return ports * ports // 2
+
+
 def _families(text: str) -> list[str]:
     """The families that a text names, in this order; RTX 4090 also as RTX4090, A100 also as 8xA100 or A100SXM4."""
     names = []
@@ -219,6 +226,8 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
         if re.search(SHARP_WORDS, row.text("system", "fabric", "link", "library", "algo"), re.IGNORECASE):
             result["network"] = {"sharp": True}
         result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
+        if servers * (network.per_server or gpus_per_server(platform)) > most_nics_of_two_tiers(network.nic):
+            result.setdefault("network", {})["tiers"] = 3
     return result
 
 

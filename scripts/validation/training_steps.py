@@ -18,9 +18,6 @@ from .experiment import Experiment
 from .rows import Row, Unmapped
 from .training_models import Shape
 
-BOARD_NICS = 8
-TWO_TIER_NICS = {"dgx_a100": 800}  # of switches with 40 ports
-MOST_TWO_TIER_NICS = 2048  # of switches with 64 ports
 MICRO_BATCHES = (1, 2, 4, 8, 16)  # candidates
 MOST_VIRTUAL = 8  # candidates
 # Networks of systems whose rows do not name one
@@ -106,8 +103,6 @@ def machine_of(row: Row, gpus: int) -> tuple[str, dict]:
     platform = systems.platform_of(row, gpu)
     servers = -(-gpus // systems.gpus_per_server(platform))
     machine = systems.machine(row, platform, gpu, servers)
-    if servers * machine.get("nic", {}).get("per_server", BOARD_NICS) > TWO_TIER_NICS.get(platform, MOST_TWO_TIER_NICS):
-        machine["network"] = {"tiers": 3}
     hbm = machine.get("overrides", {}).get("gpu", {}).get("hbm")
     if hbm:  # a module with other memory than the datasheet's
         hbm["visible_gb"] = hbm["capacity_gb"]

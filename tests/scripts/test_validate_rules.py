@@ -137,6 +137,14 @@ def test_networks_by_protocol_and_rate(fabric, nic, per_server):
     assert machine["nic"] == {"datasheet": nic} | ({"per_server": per_server} if per_server else {})
 
 
+@pytest.mark.parametrize("system, fabric, ranks, fold, network", [
+    ("h100_sxm", "8x NDR400", 64, None, None), ("h100_sxm", "8x NDR400", 72, "auto", None), ("h100_sxm", "8x NDR400", 2048, "auto", None),
+    ("h100_sxm", "8x NDR400", 2056, "auto", {"tiers": 3}), ("a100_sxm", "8x HDR", 808, "auto", {"tiers": 3})])
+def test_many_ranks_are_folded_and_many_nics_need_three_tiers(system, fabric, ranks, fold, network):
+    one = mapped(system=system, device="", n_gpus=str(ranks), nodes=str(ranks // 8), fabric=fabric)
+    assert one.scenario.get("simulation", {}).get("fold") == fold and one.scenario["machine"].get("network") == network
+
+
 def test_a_cloud_instance_brings_its_network():
     for system, nic, gpu, count in (("p5en.48xlarge", "efa_200g", "H200-SXM-141GB", 16), ("p6-b200.48xlarge", "efa_400g", "B200-SXM-180GB", 8)):
         machine = mapped(system=system, device="", fabric="", n_gpus="32", nodes="4").scenario["machine"]
