@@ -151,8 +151,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void pass_on(const transport::Message& message);
   /// The same for the thread of a member that does not exist.
   void post_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
+  /// The next message of a member that does not exist begins to leave it for another server.
   void cross_unseen(std::uint32_t member);
-  /// The message of a member that does not exist has left it for another server.
+  /// This message has left.
   void crossed_unseen(std::uint32_t member);
   /// All transfers of a thread's action have left.
   void left(std::uint32_t thread);
