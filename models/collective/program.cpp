@@ -1,9 +1,7 @@
 #include "collective/program.h"
 
-#include <array>
-
 #include <algorithm>
-#include <map>
+#include <array>
 
 namespace railyard::collective {
 
@@ -85,31 +83,6 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
   }
   if (spec.operation == Operation::all_to_all) return make_all_to_all(spec, group);
   return spec.operation == Operation::send_recv ? make_send_recv(spec, group) : make_exchange(spec, group);
-}
-
-std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group) {
-  const std::unique_ptr<Program> program = make_program(spec, group);
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> members;  // by copy and place
-  for (std::uint32_t m = 0; m < group.size(); ++m) members.try_emplace({group.copy[m], group.place[m]}, m);
-  std::map<std::pair<transport::Window, transport::Window>, double> bytes;
-  Action action;
-  for (std::uint32_t m = 0; m < group.size(); ++m) {
-    for (std::uint32_t thread = 0; thread < program->threads() && group.exists(m); ++thread)
-      for (std::uint32_t index = 0; index < program->actions(m, thread); ++index) {
-        action.clear();
-        program->describe(m, thread, index, action);
-        for (const Transfer& t : action.transfers) {
-          if (t.kind > Transfer::Kind::flag || group.server_of(t.to) == group.server_of(m)) continue;
-          const bool to_next = program->is_alike() && group.copy[t.to] != group.copy[m];
-          const std::uint32_t like = to_next ? members.at({group.copy[m], group.place[t.to]}) : t.to;
-          bytes[{group.members[m], to_next ? group.beyond[like] : group.members[t.to]}] +=
-              static_cast<double>(t.range.bytes);
-        }
-      }
-  }
-  std::vector<transport::Traffic> all;
-  for (const auto& [pair, sum] : bytes) all.push_back({pair.first, pair.second, spec.traffic_class, sum});
-  return all;
 }
 
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "collective/spec.h"
-#include "transport/study/fidelity_choice.h"
 
 namespace railyard::collective {
 
@@ -94,9 +93,6 @@ class Program {
 const char* unsupported(const CollectiveSpec& spec, const Group& group);
 /// @pre !unsupported(spec, group); the group outlives the program
 std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& group);
-
-/// What the members that exist of a folded group send to other servers, as messages to memories. @pre as make_program()
-std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group);
 
 // One function per algorithm; make_program() selects.
 std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& group);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <utility>
 
 namespace railyard::collective {
 
@@ -11,12 +13,12 @@ void RunningMembers::find(const Group& group, const Program& program) {
   program_ = &program;
   size_ = group.size();
   if (group.folded()) {
-    const bool alike = program.is_alike();
-    turned_ = !alike && program.turns();
+    alike_ = program.is_alike();
+    turned_ = !alike_ && program.turns();
     if (turned_) places_ = group.members_per_server();
     std::vector<std::uint32_t> numbers(group.size());  // of members that run
     for (std::uint32_t m = 0; m < group.size(); ++m) {
-      const bool runs = group.exists(m) || (turned_ ? m % places_ == 0 : !alike);
+      const bool runs = group.exists(m) || (turned_ ? m % places_ == 0 : !alike_);
       if (runs) running_.push_back(m);
       numbers[m] = static_cast<std::uint32_t>(running_.size()) - 1;
       if (group.exists(m)) seen_.push_back(numbers[m]);
@@ -26,15 +28,15 @@ void RunningMembers::find(const Group& group, const Program& program) {
       const auto client = std::find(seen_.begin(), seen_.end(), numbers[group.like[m]]);
       client_of_.push_back(static_cast<std::uint32_t>(client - seen_.begin()));
     }
-    find_receivers(alike, numbers);
+    find_receivers(numbers);
   }
   first_on_.assign(group.servers() + 1, size_);
   for (std::uint32_t m = size_; m-- > 0;) first_on_[server_of(m)] = m;
   for (std::uint32_t s = group.servers(); s-- > 0;) first_on_[s] = std::min(first_on_[s], first_on_[s + 1]);
 }
 
-void RunningMembers::find_receivers(bool alike, const std::vector<std::uint32_t>& numbers) {
-  if (!alike) {
+void RunningMembers::find_receivers(const std::vector<std::uint32_t>& numbers) {
+  if (!alike_) {
     number_of_ = numbers;
     first_of_.assign(size_, 0);
     return;
@@ -50,6 +52,44 @@ void RunningMembers::find_receivers(bool alike, const std::vector<std::uint32_t>
   }
   for (const std::uint32_t m : running_) first_of_.push_back(first[group_->copy[m]]);
   end_together_ = first.size() > 1;
+}
+
+std::uint32_t RunningMembers::copies_apart(std::uint32_t from, const Transfer& t) const {
+  if (!alike_) return 0;
+  const std::uint32_t copies = group_->copy.back() + 1;
+  return (group_->copy[t.to] + copies - group_->copy[member_of(from)]) % copies;
+}
+
+transport::Window RunningMembers::destination(std::uint32_t from, const Transfer& t) const {
+  if (!exists(from)) {
+    const bool leaves = group_->server_of(t.to) != server_of(from);
+    return leaves ? group_->beyond[t.to] : group_->members[group_->like[t.to]];
+  }
+  if (copies_apart(from, t) == 0) return group_->members[t.to];
+  return group_->beyond[member_of(number_of_[first_of_[from] + t.to])];
+}
+
+std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group) {
+  const std::unique_ptr<Program> program = make_program(spec, group);
+  RunningMembers running;
+  running.find(group, *program);
+  std::map<std::pair<transport::Window, transport::Window>, double> bytes;
+  Action action;
+  for (std::uint32_t number = 0; number < running.size(); ++number) {
+    if (!running.exists(number)) continue;
+    const std::uint32_t m = running.member_of(number);
+    for (std::uint32_t thread = 0; thread < program->threads(); ++thread)
+      for (std::uint32_t index = 0; index < program->actions(m, thread); ++index) {
+        action.clear();
+        program->describe(m, thread, index, action);
+        for (const Transfer& t : action.transfers)
+          if (t.kind <= Transfer::Kind::flag && group.server_of(t.to) != group.server_of(m))
+            bytes[{group.members[m], running.destination(number, t)}] += static_cast<double>(t.range.bytes);
+      }
+  }
+  std::vector<transport::Traffic> all;
+  for (const auto& [pair, sum] : bytes) all.push_back({pair.first, pair.second, spec.traffic_class, sum});
+  return all;
 }
 
 }  // namespace railyard::collective

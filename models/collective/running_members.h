@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collective/program.h"
+#include "transport/study/fidelity_choice.h"
 
 namespace railyard::collective {
 
@@ -42,6 +43,12 @@ class RunningMembers {
   std::uint32_t client_of(std::uint32_t number) const { return client_of_.empty() ? number : client_of_[number]; }
   /// Several copies exist, and members that clients see end when the last of them ends.
   bool end_together() const { return end_together_; }
+
+  /// The memory to which a transfer from the member `from` to one member goes.
+  transport::Window destination(std::uint32_t from, const Transfer& t) const;
+  /// How many copies after its own the receiver's is, where the transfer goes to another copy and is received in its own;
+  /// otherwise 0.
+  std::uint32_t copies_apart(std::uint32_t from, const Transfer& t) const;
 
   /// Calls `with` with the number of each member that runs on a server.
   template <class With>
@@ -83,12 +90,12 @@ class RunningMembers {
   }
 
  private:
-  void find_receivers(bool alike, const std::vector<std::uint32_t>& numbers);
+  void find_receivers(const std::vector<std::uint32_t>& numbers);
 
   const Group* group_ = nullptr;
   const Program* program_ = nullptr;
   std::uint32_t size_ = 0;
-  bool turned_ = false, end_together_ = false;
+  bool alike_ = false, turned_ = false, end_together_ = false;
   std::uint32_t places_ = 1;  ///< members of a server, where `turned`
   // Of a folded group, else empty: members by number, numbers of the members that clients see.
   std::vector<std::uint32_t> running_, seen_;
@@ -97,5 +104,8 @@ class RunningMembers {
   std::vector<std::uint32_t> number_of_, first_of_;
   std::vector<std::uint32_t> first_on_;  ///< by server: the first number on it or a later one
 };
+
+/// What the members that exist of a folded group send to other servers. @pre as make_program()
+std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group);
 
 }  // namespace railyard::collective

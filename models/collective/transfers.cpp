@@ -128,14 +128,15 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   const std::uint32_t member = number / program_->threads();
   const bool in_switch = t.kind == Transfer::Kind::reduce || t.kind == Transfer::Kind::multicast;
   const bool comes_to_itself = in_switch || returns(t.kind);
-  const std::uint32_t from = running_.member_of(member), to = comes_to_itself ? from : t.to;
+  const std::uint32_t from = running_.member_of(member);
   RunningMembers::Landing landing{member, t.thread, t.lane};
   if (!comes_to_itself) running_.for_each_landing(member, t, [&](const RunningMembers::Landing& at) { landing = at; });
   transport::Message message;
   message.source = group_->members[group_->exists(from) ? from : group_->like[from]];
-  const bool comes_back = group_->folded() && program_->is_alike() && group_->copy[to] != group_->copy[from];
-  message.destination = comes_back ? group_->beyond[running_.member_of(landing.number)] : group_->members[to];
-  if (t.kind == Transfer::Kind::aggregate) message.destination = group_->sum_nodes[from].front();
+  if (t.kind == Transfer::Kind::aggregate)
+    message.destination = group_->sum_nodes[from].front();
+  else
+    message.destination = comes_to_itself ? message.source : running_.destination(member, t);
   message.bytes = t.kind == Transfer::Kind::flag ? t.range.bytes : spec_.cost.wire_bytes(t.range.bytes);
   message.offset = t.range.offset;
   if (in_switch) {
@@ -147,18 +148,15 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
   message.queue_pair = number % program_->threads();  // a slow writer does not delay the messages of other threads
-  if (comes_back) {  // messages to different copies have one destination, but do not wait for each other
-    const std::uint32_t copies = group_->copy.back() + 1;
-    const std::uint32_t apart = (group_->copy[to] + copies - group_->copy[from]) % copies;
-    message.queue_pair += (apart - 1) * program_->threads();
-  }
+  // Messages to different copies have one destination, but do not wait for each other.
+  const std::uint32_t apart = comes_to_itself ? 0 : running_.copies_apart(member, t);
+  if (apart > 1) message.queue_pair += (apart - 1) * program_->threads();
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;
   message.cookie =
       pack(number, thread_of(landing.number, landing.thread), landing.lane, t.kind == Transfer::Kind::multicast);
   if (!group_->exists(from)) {
-    message.destination = leaves_server(member, t) ? group_->beyond[to] : group_->members[group_->like[to]];
     post_unseen(number, t, message);
     return;
   }

@@ -97,7 +97,8 @@ std::string CollectiveRun::folded_bound() {
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec& plan = bench_->plan(bytes);
     if (!collective::make_program(plan, bench_->group())->is_alike())
-      return "ranks differ in what they do: those that are not built send without contention";
+      return "ranks differ in what they do: messages of ranks that are not built do not share links with those of "
+             "built ranks";
     if (plan.operation == Operation::all_to_all && plan.algorithm == collective::Algorithm::direct)
       return "messages to different servers cross the links in another order";
   }

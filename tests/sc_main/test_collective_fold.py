@@ -71,7 +71,7 @@ def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, e
     whole, part = both(tmp_path, scenario(tmp_path, servers, op, **keys))
     assert ratios(whole, part) == pytest.approx([1] * 3, rel=error)
     told = summary(part)["simulation"]
-    assert told["fold"] and not told["exact"] and "those that are not built send without contention" in told["bound"]
+    assert told["fold"] and not told["exact"] and "do not share links with those of built ranks" in told["bound"]
 
 
 def test_an_all_to_all_without_pxn_has_another_order(tmp_path):

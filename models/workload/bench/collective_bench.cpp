@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "collective/running_members.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::collective_bench {
