@@ -74,6 +74,14 @@ def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, e
     assert told["fold"] and not told["exact"] and "do not share links with those of built ranks" in told["bound"]
 
 
+@pytest.mark.parametrize("algorithm, size, transaction", [("nvls_tree", 1 << 30, 1 << 19), ("tree", 1 << 28, 1 << 16)])
+def test_a_rank_that_runs_for_its_server_may_consume_before_others_send(tmp_path, algorithm, size, transaction):
+    """With transactions of these sizes it does: room in a buffer must not be counted below zero."""
+    path = scenario(tmp_path, 2, algorithm=algorithm, sizes_bytes=[size])
+    whole, part = both(tmp_path, path, "--set", "fabric.fidelity=train", "--set", f"fabric.transaction_bytes={transaction}")
+    assert ratios(whole, part) == pytest.approx([1], rel=0.03)
+
+
 def test_an_all_to_all_without_pxn_has_another_order(tmp_path):
     whole, part = both(tmp_path, scenario(tmp_path, 4, "all_to_all", algorithm="direct"))
     assert ratios(whole, part) == pytest.approx([1] * 3, rel=5e-3)
