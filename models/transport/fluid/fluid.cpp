@@ -35,6 +35,7 @@ FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
       if (first.device->port(first.port).fluid != nullptr) {
         if (path.meter != nullptr) add(*path.meter);
         found->second = &ways_.emplace_back(context_, routes_, message);
+        if (!found->second->build(by_first_lane_)) links_changed();
       }
     }
   }
@@ -233,8 +234,20 @@ void Fluid::solve() {
   }
 }
 
+void Fluid::build_ways() {
+  for (const bool by_first_lane : {true, false}) {
+    by_first_lane_ = by_first_lane;
+    for (FluidPort& port : ports_) {
+      port.limit = 0;
+      port.stand_in = nullptr;
+    }
+    bool agree = true;
+    for (FluidWay& way : ways_) agree &= way.build(by_first_lane);
+    if (agree) return;
+  }
+}
+
 void Fluid::links_changed() {
-  for (FluidPort& port : ports_) port.limit = 0;
   std::vector<std::pair<FluidStream*, double>> under_way;  // and their earlier demands
   for (FluidStream& stream : streams_) {
     settle(stream);
@@ -243,7 +256,7 @@ void Fluid::links_changed() {
     rates_.leave(stream);
     under_way.emplace_back(&stream, stream.demand);
   }
-  for (FluidWay& way : ways_) way.rebuild();
+  build_ways();
   for (const auto& [stream, demand] : under_way) {
     const Rate writes = stream->front->source_rate;
     stream->demand = stream->way->rate();

@@ -45,6 +45,8 @@ class Fluid : private CalendarClient {
 
   void add(Meter& meter);
   FluidStream& stream_of(const Message& message);
+  /// After links have changed, or when a way does not agree with the others.
+  void build_ways();
   FluidWay* way_of(std::uint64_t pair, const Message& message);
   /// Starts an idle stream: puts it on its links and begins with its front message.
   void start(FluidStream& stream);
@@ -75,6 +77,7 @@ class Fluid : private CalendarClient {
   std::unordered_map<FluidStream::Key, FluidStream*, FluidStream::KeyHash> by_key_;
   std::vector<FluidStream*> latest_;  ///< by source
   bool solving_ = false;              ///< a call of solve() is scheduled
+  bool by_first_lane_ = true;         ///< links of a way's first lane stand in for those of its other lanes
 };
 
 }  // namespace railyard::transport

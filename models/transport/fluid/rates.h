@@ -31,7 +31,10 @@ struct FluidPort {
   FluidPort* reverse = nullptr;  ///< null for a meter
   double limit = 0;              ///< of the engine at this port, a NIC's read tags, in wire bytes per second; 0: none
   std::vector<Member> members;   ///< ordered by virtual channel, requester and number of the flow
-  std::array<bool, 2> asked{};   ///< waits in the queue of solve(), by rule
+  /// The port on which rates are solved for this one: every stream here crosses that one, too, and takes as large a part
+  /// of its line (way.h). Null: not crossed yet.
+  FluidPort* stand_in = nullptr;
+  std::array<bool, 2> asked{};  ///< waits in the queue of solve(), by rule
 
   const LinkDirection& link() const { return port->egress.link(); }
   double line() const {

@@ -1,12 +1,16 @@
 #include "transport/fluid/way.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "transport/fluid/rates.h"
 
 namespace railyard::transport {
 
 namespace {
+
+/// Parts of lines that differ by less than this are equal: they differ by rounding alone.
+constexpr double kAlike = 1e-12;
 
 bool answers(const Hop& hop) { return hop.answers_reads || hop.kind == TransactionKind::reduce_response; }
 TransactionKind question(const Hop& hop) {
@@ -15,12 +19,7 @@ TransactionKind question(const Hop& hop) {
 
 }  // namespace
 
-FluidWay::FluidWay(const FabricContext& context, const Routes& routes, const Message& example)
-    : context_(context), routes_(routes), example_(example) {
-  rebuild();
-}
-
-void FluidWay::rebuild() {
+bool FluidWay::build(bool by_first_lane) {
   path_ = routes_.path_of(example_);
   transaction_bytes_ = routes_.transaction_bytes(path_);
   legs_.clear();
@@ -42,6 +41,19 @@ void FluidWay::rebuild() {
     case MessageKind::multicast: add_multicast(); break;
     case MessageKind::reduce: add_reduction(); break;
   }
+  const bool first_lane = by_first_lane && lanes_are_alike();
+  const std::size_t each = first_lane ? legs_.size() / path_.lanes.size() : legs_.size();
+  bool agrees = true;
+  const auto take = [&](FluidPort& port, FluidPort& stand_in) {
+    if (port.stand_in == nullptr) port.stand_in = &stand_in;
+    agrees &= port.stand_in == &stand_in;
+  };
+  for (std::size_t i = 0; i < legs_.size(); ++i) {
+    FluidPort &port = *legs_[i].crossing.port, &stand_in = *legs_[i % each].crossing.port;
+    take(port, stand_in);
+    take(*port.reverse, *stand_in.reverse);
+    if (i < each) crossings_.push_back(legs_[i].crossing);
+  }
   if (path_.meter != nullptr && path_.meter->fluid != nullptr) {
     FluidCrossing& metered = crossings_.emplace_back();
     metered.port = path_.meter->fluid;
@@ -54,7 +66,8 @@ void FluidWay::rebuild() {
   if (path_.limit != Rate()) price_ = BytePrice(path_.limit);
   for (std::size_t i = 0; i < legs_.size(); ++i) {
     const Hop& hop = legs_[i].hop;
-    const double time = crossings_[i].wire / std::min(line_rate(hop.link()), crossings_[i].window);
+    const FluidCrossing& crossing = legs_[i].crossing;
+    const double time = crossing.wire / std::min(line_rate(hop.link()), crossing.window);
     if (time <= slowest) continue;
     slowest = time;
     slowest_ = i;
@@ -63,6 +76,24 @@ void FluidWay::rebuild() {
   }
   rate_ = 1 / slowest;
   last_byte_ = last_byte_time(path_, transaction_bytes_);
+  return agrees;
+}
+
+bool FluidWay::lanes_are_alike() const {
+  const std::size_t lanes = path_.lanes.size(), each = legs_.size() / std::max<std::size_t>(1, lanes);
+  if (each * lanes != legs_.size()) return false;
+  for (std::size_t i = each; i < legs_.size(); ++i) {
+    const Leg &leg = legs_[i], &first = legs_[i % each];
+    const double line = line_rate(leg.hop.link()), first_line = line_rate(first.hop.link());
+    const auto alike = [&](double here, double there) {
+      return here == there || std::abs(here / line - there / first_line) <= kAlike * there / first_line;
+    };
+    const FluidCrossing &a = leg.crossing, &b = first.crossing;
+    if (leg.lane != i / each || a.vc != b.vc || !alike(a.wire, b.wire) || !alike(a.owed, b.owed) ||
+        !alike(a.window, b.window))
+      return false;
+  }
+  return true;
 }
 
 void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
@@ -72,7 +103,7 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   const auto whole = static_cast<double>(transaction_bytes_);
   const PacketFormat& packet = hop.link().packet;
   const WireCost cost = train_at(hop);
-  FluidCrossing& crossing = crossings_.emplace_back();
+  FluidCrossing& crossing = legs_.emplace_back(Leg{hop, lane, {}}).crossing;
   crossing.port = hop.device->port(hop.port).fluid;
   double bytes = static_cast<double>(cost.bytes), owed = static_cast<double>(cost.reverse_debt);
   if (answers(hop)) {
@@ -97,7 +128,6 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   if (turns && path_.limit != Rate())  // the NIC's tags are for all bytes that it sends
     crossing.port->limit =
         std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
-  legs_.push_back({hop, lane});
 }
 
 void FluidWay::add_multicast() {
@@ -155,14 +185,13 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
     sized.charges.push_back(
         {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // at most the message's time
   };
-  for (std::size_t i = 0; i < legs_.size(); ++i) {
-    const Leg& leg = legs_[i];
+  for (const Leg& leg : legs_) {
     const Bytes payload = lane_bytes(leg.lane, bytes);
     if (payload == 0 && bytes != 0) continue;
     const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.kind, payload);
-    charge(*crossings_[i].port, payload, wire);
+    charge(*leg.crossing.port, payload, wire);
     if (answers(leg.hop)) {
-      FluidPort& back = *crossings_[i].port->reverse;
+      FluidPort& back = *leg.crossing.port->reverse;
       charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
     }
   }
@@ -170,8 +199,8 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
     FluidPort& port = *hop.device->port(hop.port).fluid;
     charge(port, 0, port.link().packet.cost(hop.kind, bytes, 0, true).bytes);
   }
-  if (crossings_.size() > legs_.size())
-    sized.charges.push_back({crossings_.back().port, bytes, bytes, path_.meter->rate().time_for(bytes)});
+  if (path_.meter != nullptr && path_.meter->fluid != nullptr)
+    sized.charges.push_back({path_.meter->fluid, bytes, bytes, path_.meter->rate().time_for(bytes)});
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];

@@ -1,5 +1,8 @@
 // The path of a fluid stream: the links that it crosses in their direction, the share of each link per byte of payload,
 // and a message's time without contention. Paths, packet formats and times are the same as for trains (path.h).
+//
+// Lanes of a message, one for each plane of NVSwitches, often differ in nothing. Then rates are solved on the links of
+// the first lane, which stand in for those of all lanes. A multicast in an NVL72 rack crosses 73 links instead of 1314.
 #pragma once
 
 #include <array>
@@ -13,7 +16,7 @@ namespace railyard::transport {
 
 struct FluidPort;
 
-/// One direction of a link on the path.
+/// One direction of a link on the path, on which rates are solved.
 struct FluidCrossing {
   FluidPort* port = nullptr;
   double wire = 1;                                          ///< wire bytes on this link per byte of payload
@@ -29,10 +32,13 @@ struct FluidCrossing {
 class FluidWay {
  public:
   /// @param example  a message with its source, target, kind, class and engine
-  FluidWay(const FabricContext& context, const Routes& routes, const Message& example);
+  FluidWay(const FabricContext& context, const Routes& routes, const Message& example)
+      : context_(context), routes_(routes), example_(example) {}
 
-  /// Links have changed: recomputes everything.
-  void rebuild();
+  /// Computes everything, at first and after links have changed.
+  /// @param by_first_lane  the links of the first lane may stand in for those of all lanes
+  /// @return false if ports have other stand-ins for other ways. @post true, if not by_first_lane for any way
+  bool build(bool by_first_lane);
 
   const std::vector<FluidCrossing>& crossings() const { return crossings_; }
   Bytes transaction_bytes() const { return transaction_bytes_; }
@@ -66,14 +72,17 @@ class FluidWay {
   }
 
  private:
-  /// A crossing with the data from which its bytes are computed.
+  /// A link of any lane, with the data from which its bytes are computed.
   struct Leg {
     Hop hop;
     std::uint32_t lane = 0;
+    FluidCrossing crossing;
   };
   void add(const Hop& hop, const Hop* before, std::uint32_t lane);
   void add_multicast();
   void add_reduction();
+  /// Every lane takes the same part of the line at each of its legs.
+  bool lanes_are_alike() const;
   void measure(Sized& sized, Bytes bytes);
   Bytes lane_bytes(std::uint32_t lane, Bytes bytes) const;
   /// Cost of a whole transaction on a hop.
@@ -87,9 +96,9 @@ class FluidWay {
   Path path_;
   std::uint64_t weights_ = 1;
   Bytes transaction_bytes_ = 1;
-  std::vector<Leg> legs_;  ///< parallel to crossings_
-  std::vector<FluidCrossing> crossings_;
-  std::size_t slowest_ = 0;  ///< index of the slowest leg; legs_.size(): the engine's limit
+  std::vector<Leg> legs_;                 ///< by lane
+  std::vector<FluidCrossing> crossings_;  ///< of all legs, or of those of the first lane; then the meter's
+  std::size_t slowest_ = 0;               ///< index of the slowest leg; legs_.size(): the engine's limit
   PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
