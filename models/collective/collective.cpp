@@ -27,7 +27,9 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   members_.assign(running_.size(), Member());
   threads_.assign(members_.size() * program_->threads(), Thread());
   lanes_.assign(threads_.size() * running_.lanes(), Lane());
-  unseen_links_.assign(group.folded() ? members_.size() : 0, {});
+  unseen_links_.assign(group.folded() ? unseen_link(running_.size(), kOut) : 0, {});
+  unseen_.clear();
+  free_unseen_.clear();
   unfinished_.assign(running_.seen_by_clients(), 0);
   for (std::uint32_t m = 0; m < running_.size(); ++m) ++unfinished_[running_.client_of(m)];
   for (std::uint32_t m = 0; m < running_.size(); ++m) {
@@ -221,6 +223,10 @@ void Collective::on_delivered(transport::Message& message) {
     pass_on(message);
     return;
   }
+  if (message.kind == transport::MessageKind::write && is_everywhere(message.cookie)) {  // reach_unseen()
+    cross_unseen(thread_in(message.cookie), Time());
+    return;
+  }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
                       to = thread_in(message.cookie) / program_->threads();
   const bool far = running_.server_of(from) != running_.server_of(to) ||
@@ -373,7 +379,7 @@ void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
     case kLeftTag:
       if (--threads_[data].leaving == 0) left(static_cast<std::uint32_t>(data));
       break;
-    case kCrossedTag: crossed_unseen(static_cast<std::uint32_t>(data)); break;
+    case kCrossedTag: cross_unseen_link(static_cast<std::uint32_t>(data)); break;
   }
 }
 

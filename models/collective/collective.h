@@ -29,9 +29,9 @@
 
 #include "base/status.h"
 #include "collective/cause_listener.h"
-#include "collective/fair_queue.h"
 #include "collective/network_sums.h"
 #include "collective/running_members.h"
+#include "collective/shared_link.h"
 #include "transport/fabric.h"
 
 namespace railyard::collective {
@@ -149,12 +149,20 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void give(const transport::Message& message);
   /// A message has arrived at an aggregation node.
   void pass_on(const transport::Message& message);
-  /// The same for the thread of a member that does not exist.
+  /// As post(), for the thread of a member that does not exist: the message crosses links of running members.
   void post_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
-  /// The next message of a member that does not exist begins to leave it for another server.
-  void cross_unseen(std::uint32_t member);
-  /// This message has left.
-  void crossed_unseen(std::uint32_t member);
+  /// A message of a member that exists to one that does not will also cross the receiver's link.
+  void reach_unseen(std::uint32_t thread, const Transfer& transfer, transport::Message& message);
+  /// @return slot of the message
+  std::uint32_t add_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
+  /// It takes so many parts of an unseen_link(), each for `of` parts of its time.
+  void use_unseen(std::uint32_t slot, std::uint32_t link, std::uint32_t parts, std::uint32_t of);
+  /// Schedules the next event of one of its links, by unseen_link().
+  void wake_for_unseen(std::uint32_t link);
+  /// Messages may have crossed this link.
+  void cross_unseen_link(std::uint32_t link);
+  /// A message has crossed one of its links; `latency` until it arrives, if it is the last one.
+  void cross_unseen(std::uint32_t slot, Time latency);
   /// All transfers of a thread's action have left.
   void left(std::uint32_t thread);
   void complete(std::uint32_t thread, const Action& action);
@@ -196,20 +204,26 @@ class Collective : private transport::MessageClient, private transport::Calendar
   CollectiveClient* client_ = nullptr;
   RunningMembers running_;
   std::vector<std::uint32_t> unfinished_;  ///< by client's member
-  /// What members that do not exist send (post_unseen()).
-  struct UnseenLinks {
-    Time out, in;      ///< when the links inside the server have carried what was given to them
-    Time from_others;  ///< the same of the link from other servers
-    struct Waiting {
-      std::uint32_t thread = 0;
-      Transfer transfer;
-      Time takes, latency;
-    };
-    FairQueue<std::pair<std::uint32_t, std::uint32_t>, Waiting> to_others;  ///< flows: thread, receiver
-    Waiting crossing;                                                       ///< taken from the queue
-    bool busy = false;
+  /// A message of a member that does not exist (post_unseen()).
+  struct Unseen {
+    std::uint32_t thread = 0;
+    Transfer transfer;
+    std::uint64_t mark = 0;
+    bool tell_left = false;
+    std::uint32_t links = 0;  ///< that it still crosses
+    Time takes, latency;      ///< time of its bytes on a link, and the rest
+    Time written;             ///< when its sender has written the last byte
   };
-  std::vector<UnseenLinks> unseen_links_;  ///< by number, of a folded group
+  /// Links of a member: inside its server, and to other servers.
+  enum UnseenWay : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kUnseenWays };
+  static std::uint32_t unseen_link(std::uint32_t member, UnseenWay way) { return member * kUnseenWays + way; }
+  struct UnseenLink {
+    SharedLink<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> shared;  ///< flows: thread, receiver
+    Time wake = Time::max();                                                    ///< the next event
+  };
+  std::vector<UnseenLink> unseen_links_;  ///< of a folded group, by unseen_link()
+  std::vector<Unseen> unseen_;
+  std::vector<std::uint32_t> free_unseen_;
   std::vector<Member> members_;
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;

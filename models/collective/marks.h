@@ -1,4 +1,4 @@
-// Numbers that collective.cpp and transfers.cpp give to the calendar and to messages.
+// Numbers that the parts of Collective give to the calendar and to messages.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
 inline constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
 inline constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
 inline constexpr std::uint32_t kLeftTag = 6;      ///< a transfer of a member that does not exist has left
-inline constexpr std::uint32_t kCrossedTag = 7;   ///< the same for another server: the member's next one begins
+inline constexpr std::uint32_t kCrossedTag = 7;   ///< messages of members that do not exist may have crossed a link
 
 /// Mark of a message: its sending thread, the thread and lane that its arrival raises, and whether it raises this lane
 /// at every member of the server.

@@ -160,6 +160,7 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
     post_unseen(number, t, message);
     return;
   }
+  if (!running_.exists(landing.number)) reach_unseen(number, t, message);
   give(message);
 }
 
@@ -167,65 +168,6 @@ void Collective::give(const transport::Message& message) {
   const transport::Message& sent = fabric_.send(message);
   if (course_ && fabric_.memories() != nullptr)
     fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
-}
-
-void Collective::post_unseen(std::uint32_t number, const Transfer& t, const transport::Message& message) {
-  const std::uint32_t member = number / program_->threads();
-  transport::Message twice = message;
-  twice.bytes *= 2;
-  const Time alone = fabric_.uncontended(message), takes = fabric_.uncontended(twice) - alone, latency = alone - takes;
-  UnseenLinks& own = unseen_links_[member];
-  if (leaves_server(member, t)) {
-    own.to_others.push({number, t.to}, takes, {number, t, takes, latency});
-    if (!own.busy) cross_unseen(member);
-    return;
-  }
-  Time left = fabric_.now();
-  if (message.source_rate != Rate()) left += message.source_rate.time_for(message.bytes);
-  const auto use = [&](Time& link, std::uint32_t times) {
-    link = later(link, fabric_.now()) + takes * times;
-    left = later(left, link);
-  };
-  // All members of the server read or are written at the same time.
-  const auto all = [&](Time UnseenLinks::*way) {
-    running_.for_server(running_.server_of(member),
-                        [&](std::uint32_t m) { use(unseen_links_[m].*way, running_.runs_for(m)); });
-  };
-  const std::uint64_t mark = message.cookie;
-  if (t.kind == Transfer::Kind::reduce) {
-    all(&UnseenLinks::out);
-    use(own.in, 1);
-  } else if (t.kind == Transfer::Kind::multicast) {
-    use(own.out, 1);
-    all(&UnseenLinks::in);
-  } else {
-    use(own.out, 1);
-    use(unseen_links_[thread_in(mark) / program_->threads()].in, 1);
-  }
-  put_off(left - fabric_.now() + latency, kArriveTag, mark);
-  if (message.tell_left) put_off(left - fabric_.now(), kLeftTag, number);
-}
-
-void Collective::cross_unseen(std::uint32_t member) {
-  UnseenLinks& own = unseen_links_[member];
-  own.busy = !own.to_others.empty();
-  if (!own.busy) return;
-  own.crossing = own.to_others.pop();
-  put_off(own.crossing.takes, kCrossedTag, member);
-}
-
-void Collective::crossed_unseen(std::uint32_t member) {
-  const UnseenLinks::Waiting message = unseen_links_[member].crossing;
-  --members_[member].under_way;
-  running_.for_each_landing(member, message.transfer, [&](const RunningMembers::Landing& at) {
-    ++members_[member].under_way;
-    // Bytes arrive while they leave.
-    Time& link = unseen_links_[at.number].from_others;
-    link = later(link + message.takes, fabric_.now());
-    put_off(link - fabric_.now() + message.latency + spec_.cost.network_receive, kArriveTag,
-            pack(message.thread, thread_of(at.number, at.thread), at.lane, false));
-  });
-  cross_unseen(member);
 }
 
 void Collective::add_ahead(std::uint32_t number, const Action& action) {

@@ -62,16 +62,16 @@ def test_where_servers_do_the_same_results_are_equal(tmp_path, op, keys):
 
 @pytest.mark.parametrize("servers", [4, 8])
 @pytest.mark.parametrize("op, keys, error", [
-    ("broadcast", {}, 0.015),  # a chain through all ranks
-    ("reduce", {}, 0.015),
-    ("all_reduce", {"algorithm": "tree"}, 0.03),
-    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.05),  # 16 channels: not as many for each tree
-    ("all_reduce", {"algorithm": "nvls_tree"}, 0.08)])
+    ("broadcast", {}, 0.005),  # a chain through all ranks
+    ("reduce", {}, 0.005),
+    ("all_reduce", {"algorithm": "tree"}, 0.01),
+    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.005),  # 16 channels: not as many for each tree
+    ("all_reduce", {"algorithm": "nvls_tree"}, 0.03)])
 def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, error):
     whole, part = both(tmp_path, scenario(tmp_path, servers, op, **keys))
     assert ratios(whole, part) == pytest.approx([1] * 3, rel=error)
     told = summary(part)["simulation"]
-    assert told["fold"] and not told["exact"] and "do not share links with those of built ranks" in told["bound"]
+    assert told["fold"] and not told["exact"] and "are shared by a simpler rule" in told["bound"]
 
 
 @pytest.mark.parametrize("algorithm, size, transaction", [("nvls_tree", 1 << 30, 1 << 19), ("tree", 1 << 28, 1 << 16)])
@@ -79,7 +79,7 @@ def test_a_rank_that_runs_for_its_server_may_consume_before_others_send(tmp_path
     """With transactions of these sizes it does: room in a buffer must not be counted below zero."""
     path = scenario(tmp_path, 2, algorithm=algorithm, sizes_bytes=[size])
     whole, part = both(tmp_path, path, "--set", "fabric.fidelity=train", "--set", f"fabric.transaction_bytes={transaction}")
-    assert ratios(whole, part) == pytest.approx([1], rel=0.03)
+    assert ratios(whole, part) == pytest.approx([1], rel=0.04)  # whole trains take turns, also in the whole machine
 
 
 def test_an_all_to_all_without_pxn_has_another_order(tmp_path):

@@ -1,0 +1,101 @@
+// Collective: messages from and to members of a folded group that run but do not exist (running_members.h). The fabric has no
+// links of theirs. Each has a link out and in for its server, and one for other servers, which its messages share
+// (shared_link.h). A message crosses its sender's and its receiver's at the same time, and arrives when both are done. What a
+// member that exists receives has no other use of its links from other servers, so these are treated alike.
+#include "collective/collective.h"
+#include "collective/marks.h"
+
+namespace railyard::collective {
+
+std::uint32_t Collective::add_unseen(std::uint32_t number, const Transfer& t, const transport::Message& message) {
+  if (free_unseen_.empty()) {
+    free_unseen_.push_back(static_cast<std::uint32_t>(unseen_.size()));
+    unseen_.emplace_back();
+  }
+  const std::uint32_t slot = free_unseen_.back();
+  free_unseen_.pop_back();
+  transport::Message twice = message;
+  twice.bytes *= 2;
+  Unseen& unseen = unseen_[slot] = Unseen();
+  unseen.thread = number;
+  unseen.transfer = t;
+  unseen.mark = message.cookie;
+  unseen.tell_left = message.tell_left;
+  const Time alone = fabric_.uncontended(message);
+  unseen.takes = fabric_.uncontended(twice) - alone;
+  unseen.latency = alone - unseen.takes;
+  unseen.written = fabric_.now();
+  if (message.source_rate != Rate()) unseen.written += message.source_rate.time_for(message.bytes);
+  return slot;
+}
+
+void Collective::use_unseen(std::uint32_t slot, std::uint32_t number, std::uint32_t parts, std::uint32_t of) {
+  Unseen& unseen = unseen_[slot];
+  ++unseen.links;
+  unseen_links_[number].shared.push(fabric_.now(), {unseen.thread, unseen.transfer.to}, parts,
+                                    Time::fs(unseen.takes.fs() / of), slot);
+  wake_for_unseen(number);
+}
+
+void Collective::post_unseen(std::uint32_t number, const Transfer& t, const transport::Message& message) {
+  const std::uint32_t member = number / program_->threads(), to = thread_in(message.cookie) / program_->threads();
+  const std::uint32_t slot = add_unseen(number, t, message), all = running_.runs_for(member);
+  if (leaves_server(member, t)) {
+    use_unseen(slot, unseen_link(member, kToOthers), all, all);
+    use_unseen(slot, unseen_link(to, kFromOthers), all, all);
+    return;
+  }
+  // The members for which this one runs do the same now. A sum reads from all of them, a multicast writes to all of them.
+  use_unseen(slot, unseen_link(member, kOut), t.kind == Transfer::Kind::reduce ? all * all : all, all);
+  use_unseen(slot, unseen_link(to, kIn), t.kind == Transfer::Kind::multicast ? all * all : all, all);
+}
+
+void Collective::reach_unseen(std::uint32_t number, const Transfer& t, transport::Message& message) {
+  const std::uint32_t to = thread_in(message.cookie) / program_->threads();
+  const std::uint32_t slot = add_unseen(number, t, message);
+  unseen_[slot].links = 1;
+  // Each of the members for which the receiver runs receives one of the like messages.
+  use_unseen(slot, unseen_link(to, kFromOthers), 1, running_.runs_for(to));
+  message.cookie = pack(number, slot, 0, true);
+}
+
+void Collective::wake_for_unseen(std::uint32_t number) {
+  UnseenLink& link = unseen_links_[number];
+  const Time next = link.shared.next();
+  if (next >= link.wake) return;
+  link.wake = next;
+  put_off(next - fabric_.now(), kCrossedTag, number);
+}
+
+void Collective::cross_unseen_link(std::uint32_t number) {
+  UnseenLink& link = unseen_links_[number];
+  if (link.wake != fabric_.now()) return;  // replaced by an earlier event
+  link.wake = Time::max();
+  link.shared.cross(fabric_.now(), [&](std::uint32_t slot) {
+    const Unseen& unseen = unseen_[slot];
+    if (unseen.tell_left && number % kUnseenWays == kOut)
+      put_off(since(unseen.written, fabric_.now()), kLeftTag, unseen.thread);
+    cross_unseen(slot, unseen.latency);
+  });
+  wake_for_unseen(number);
+}
+
+void Collective::cross_unseen(std::uint32_t slot, Time latency) {
+  Unseen& unseen = unseen_[slot];
+  if (--unseen.links != 0) return;
+  free_unseen_.push_back(slot);
+  const std::uint32_t member = unseen.thread / program_->threads();
+  latency += since(unseen.written, fabric_.now());
+  if (leaves_server(member, unseen.transfer)) latency += spec_.cost.network_receive;
+  if (running_.exists(member) || !leaves_server(member, unseen.transfer)) {
+    put_off(latency, kArriveTag, unseen.mark);
+    return;
+  }
+  --members_[member].under_way;
+  running_.for_each_landing(member, unseen.transfer, [&](const RunningMembers::Landing& at) {
+    ++members_[member].under_way;
+    put_off(latency, kArriveTag, pack(unseen.thread, thread_of(at.number, at.thread), at.lane, false));
+  });
+}
+
+}  // namespace railyard::collective
