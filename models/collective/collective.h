@@ -204,7 +204,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   CollectiveClient* client_ = nullptr;
   RunningMembers running_;
   std::vector<std::uint32_t> unfinished_;  ///< by client's member
-  /// A message of a member that does not exist (post_unseen()).
+  /// A message from a member that does not exist, or to one (post_unseen(), reach_unseen()).
   struct Unseen {
     std::uint32_t thread = 0;
     Transfer transfer;

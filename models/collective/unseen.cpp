@@ -1,7 +1,8 @@
-// Collective: messages from and to members of a folded group that run but do not exist (running_members.h). The fabric has no
-// links of theirs. Each has a link out and in for its server, and one for other servers, which its messages share
-// (shared_link.h). A message crosses its sender's and its receiver's at the same time, and arrives when both are done. What a
-// member that exists receives has no other use of its links from other servers, so these are treated alike.
+// Collective: messages from and to members of a folded group that run but do not exist (running_members.h). Such a member has
+// no links in the fabric. Here it has one link out and one in inside its server, and one to and one from other servers; its
+// messages share each of them (shared_link.h). A message crosses the links of its sender and of its receiver at the same time,
+// and arrives when both are done. Members that exist receive from other servers over such a link, too: all that they receive
+// is sent by members that do not exist.
 #include "collective/collective.h"
 #include "collective/marks.h"
 
