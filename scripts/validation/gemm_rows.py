@@ -4,7 +4,7 @@ Rules, by column:
   M, N, K, dtype   the product; bfloat16 is bf16
   library          what surrounds it. aiconfigurator ("weights rotated") captures five layers with weights of their own in a graph;
                    its narrow layers quantise their input with a scale they find first, unless only their weights are narrow. cuBLASLt and torch loops use the same
-                   operands again and again, until the GPU is at its power limit; DeepGEMM never splits K, and its benchmark flushes L2
+                   operands again and again, until the GPU is at its power limit; DeepGEMM picks its own tiles, and its benchmark flushes L2
                    before every call. torch (LLMCompass) waits for each call
   kind             gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32
   metric           time: seconds; TFLOPs, MAMF_max_TFLOPs: useful FLOPs over time
@@ -53,7 +53,7 @@ def _circumstances(row):
     if re.search("rotated", library):
         return {"weight_copies": ROTATED}
     if re.search("DeepGEMM", library, re.IGNORECASE):
-        return {"split_k": False}
+        return {"gemm_library": "deepgemm", "l2_flushed": True}
     if re.search("LLMCompass", row["system"]):
         return {"weight_copies": kernels.SAME_OPERANDS, "launch": "synchronous", "host_us": kernels.TORCH_CALL_US["matmul"]}
     return {"weight_copies": kernels.SAME_OPERANDS, "launch": "stream", "steady": True}

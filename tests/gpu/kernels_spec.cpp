@@ -126,18 +126,6 @@ BOOST_AUTO_TEST_CASE(weights_that_take_turns_stay_in_l2_while_they_fit) {
   BOOST_TEST(kernel_time(gpu, spec).bytes == weights + rest);
 }
 
-// DeepGEMM on an H800, 16 x 128 x 65536: 60.9 us (alibaba/InferSim bench_data/gemm/h800), one SM walking down all of K. A
-// library that splits K is several times faster.
-BOOST_AUTO_TEST_CASE(an_unsplit_k_is_one_sms_walk) {
-  const GpuDatasheet gpu = gpu_datasheet("H800-SXM5-80GB");
-  KernelSpec spec = gemm(16, 128, 65536, DataType::fp8);
-  const double split = kernel_time(gpu, spec).seconds;
-  spec.split_k = false;
-  const KernelTime whole = kernel_time(gpu, spec);
-  BOOST_TEST(whole.split_k == 1u);
-  BOOST_TEST(whole.seconds == 60.9e-6, tt::tolerance(0.25));
-  BOOST_TEST(whole.seconds > 3 * split);
-}
 
 BOOST_AUTO_TEST_CASE(block_scaled_types_run_as_fast_and_carry_their_scales) {
   const GpuDatasheet b200 = gpu_datasheet("B200-SXM-180GB");

@@ -65,6 +65,7 @@ def test_products():
     assert narrow.kernels[0] == {"op": "quantize", "tokens": 64, "width": 8192, "dtype": "fp8", "dynamic": True}
     assert [kernel["op"] for kernel in mapped(GEMM, dtype="int8_wo").kernels] == ["gemm"]
     flushed = only(mapped(GEMM, system="H800", dtype="fp8", library="DeepGEMM fp8 (InferSim)"))
+    assert flushed["gemm_library"] == "deepgemm" and flushed["l2_flushed"]
     assert "weight_copies" not in flushed and "launch" not in flushed
     assert [mapped(GEMM, M=m).size_class for m in ("64", "65", "1024", "1025")] == ["M<=64", "M<=1024", "M<=1024", "M>1024"]
 

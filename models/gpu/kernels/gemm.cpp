@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "gpu/kernels/deepgemm.h"
 
 namespace railyard::gpu {
 namespace {
@@ -31,6 +32,7 @@ constexpr std::uint64_t kMostWaves = 4;          // of split tiles
 constexpr double kPartialBytes = 4;              // fp32 partial sums
 constexpr double kWidenedPerClock = 64;          // weights per SM
 constexpr double kLeastResultBytes = 2;          // narrower types still write 16-bit results
+constexpr double kDirtyRatio = 1.0 / 3;          // of L2 after a flush (gemm.h)
 
 /// Properties of a shape that are the same for all candidates.
 struct Problem {
@@ -42,7 +44,9 @@ struct Problem {
   double operand_bytes, compulsory_bytes;
   std::array<double, kSplits.size()> steps;      // steps of the main loop, for each split
   double weight_bytes = 0, widening_cycles = 0;  // per weight
+  double dirty_bytes = 0;                        // that leave L2 for HBM, after a flush
   std::uint32_t sms = 0;
+  std::optional<DeepGemmTile> deepgemm;  // the only tile
 };
 
 /// HBM traffic: every operand once. If A and B exceed L2: the mean of this and of what the blocks of tiles of all waves
@@ -74,6 +78,8 @@ double strip_bytes(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_
   constexpr double kShared = 0.5;
   const double inputs = static_cast<double>(std::min<std::uint64_t>(tile.m, p.shape.m)) * p.element_bytes;
   const double weights = static_cast<double>(std::min<std::uint64_t>(tile.n, p.shape.n)) * p.weight_bytes;
+  if (p.deepgemm)
+    return inputs + weights - (p.deepgemm->cluster ? kShared * (p.deepgemm->shares_inputs ? inputs : weights) : 0);
   if (!asynchronous_tensor_cores(p.gpu)) return inputs + weights;
   return inputs + weights - kShared * std::max(columns > 1 ? inputs : 0, rows > 1 ? weights : 0);
 }
@@ -96,7 +102,8 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double area = static_cast<double>(tile.m) * tile.n;
   const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
   const double feed_cycles =
-      std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
+      p.deepgemm ? deepgemm_step_clocks(*p.deepgemm, mma_cycles)
+                 : std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
   const double epilogue = waves * epilogue_cycles / p.clock_hz;
   const double widening = waves * steps * tile.n * step * p.widening_cycles / p.clock_hz;
@@ -107,18 +114,21 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double strip = strip_bytes(p, tile, rows, columns);
   const double reads = static_cast<double>(rows * columns * shape.groups) * strip * static_cast<double>(shape.k);
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
+  const double throttled = throttled_seconds(p, work);
   Candidate c;
-  c.tensor = throttled_seconds(p, work) + widening + epilogue;
+  c.tensor = throttled + widening + epilogue;
   c.feed = feed + epilogue;
+  // A step that is mostly tensor instructions.
+  if (p.deepgemm && 2 * work > feed) c.tensor = std::max(c.tensor, c.feed);
   KernelTime& time = c.time;
   time.l2_bytes = reads + partials;
   time.l2_seconds = time.l2_bytes / gpu.l2_bytes_per_s();
-  time.bytes = hbm_bytes(p, tile, rows, columns, split);
+  time.bytes = hbm_bytes(p, tile, rows, columns, split) + p.dirty_bytes;
   time.hbm_seconds = time.bytes / gpu.gemm_hbm_bytes_per_s();
   const double body = std::max(c.tensor, c.feed);
   if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
 
-  time.clock_ratio = work / p.burst / (c.tensor - widening - epilogue);
+  time.clock_ratio = work / p.burst / throttled;
   time.tile_m = tile.m;
   time.tile_n = tile.n;
   time.split_k = split;
@@ -192,6 +202,10 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
             0,
             {}};
   p.sms = shape.most_sms > 0 ? std::min(shape.most_sms, gpu.sm.count) : gpu.sm.count;
+  if (shape.gemm_library == GemmLibrary::deepgemm) {
+    if (!deepgemm_runs(gpu, shape)) throw std::domain_error("DeepGEMM has no kernel for this product on " + gpu.name);
+    p.deepgemm = deepgemm_tile(shape.m, shape.n, p.sms);
+  }
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
@@ -207,6 +221,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   p.compulsory_bytes = inputs + results;
   if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);
   p.compulsory_bytes += missed * weights;
+  if (shape.l2_flushed) p.dirty_bytes = kDirtyRatio * std::min(p.compulsory_bytes, gpu.l2.capacity_mib * kBytesPerMib);
   for (std::size_t i = 0; i < kSplits.size(); ++i)
     p.steps[i] = std::ceil(k / kSplits[i] / (kStepBytes / p.element_bytes));
   return p;
@@ -214,13 +229,21 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
 
 }  // namespace
 
+bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape) {
+  return gpu.architecture == "hopper" && shape.dtype == DataType::fp8 && shape.groups == 1 && shape.weight_bytes == 0;
+}
+
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0 || shape.groups == 0) return KernelTime();
   const Problem p = describe(gpu, shape);
 
   Candidate best;
   best.time.seconds = std::numeric_limits<double>::infinity();
-  const Menu menu = menu_of(gpu, p.widening_cycles > 0);
+  if (p.deepgemm) {
+    const Tile tile{p.deepgemm->m, p.deepgemm->n};
+    try_tile(p, tile, ceil_div(shape.m, tile.m), ceil_div(shape.n, tile.n), 0, best);
+  }
+  const Menu menu = p.deepgemm ? Menu{0, 0} : menu_of(gpu, p.widening_cycles > 0);
   for (std::size_t i = menu.begin; i < menu.end; ++i) {
     const Tile tile = kTiles[i];
     if (p.widening_cycles > 0 && tile.m > most_rows(gpu)) continue;
@@ -228,8 +251,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     const std::uint64_t tiles = rows * columns * shape.groups;
     for (std::size_t place = 0; place < kSplits.size(); ++place) {
       const std::uint32_t split = kSplits[place];
-      if (split > 1 && (!shape.split_k || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms))
-        break;
+      if (split > 1 && (shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms)) break;
       try_tile(p, tile, rows, columns, place, best);
     }
   }

@@ -1,6 +1,6 @@
 // Time of a matrix product C[m,n] = A[m,k] B[k,n] on tensor cores, A being activations and B weights.
 //
-// The kernel is the fastest choice from a list of tiles (NVIDIA, Matrix Multiplication Background user guide DU-09799),
+// cuBLAS's kernel is the fastest choice from a list of tiles (NVIDIA, Matrix Multiplication Background user guide DU-09799),
 // in both orientations, with and without splitting K. A step of a tile's main loop takes the longest of three times:
 // its tensor cycles, its operand feed from L2, and a least time. Tiles run on the SMs in waves; a partly filled last
 // wave takes as long as a full one. L2 and HBM traffic overlap with this; a p-norm combines the times. Tensor
@@ -18,6 +18,8 @@
 // Hopper, as in Machete.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -27,6 +29,14 @@
 
 namespace railyard::gpu {
 
+/// Whose kernel runs.
+enum class GemmLibrary : std::uint8_t {
+  cublas,    ///< the fastest of its tiles and splits of K
+  deepgemm,  ///< DeepGEMM's tiles (deepgemm.h); fp8 on Hopper
+};
+constexpr std::array<const char*, 2> kGemmLibraryNames{"cublas", "deepgemm"};
+constexpr const char* name_of(GemmLibrary library) { return kGemmLibraryNames[static_cast<std::size_t>(library)]; }
+
 struct GemmShape {
   std::uint64_t m = 0, n = 0, k = 0;  ///< m: tokens
   DataType dtype = DataType::bf16;
@@ -35,8 +45,11 @@ struct GemmShape {
   /// Number of weight matrices that consecutive kernels use in turn (benchmarks). They hit in L2 if all of them fit.
   /// 0: weights are never in L2, as in a pass over many layers.
   std::uint32_t weight_copies = 0;
-  bool accumulate = false;     ///< C is read, and the product added to it
-  bool split_k = true;         ///< K may be split to use idle SMs; some libraries (DeepGEMM) never split
+  bool accumulate = false;  ///< C is read, and the product added to it
+  GemmLibrary gemm_library = GemmLibrary::cublas;
+  /// A benchmark wrote over all of L2 before (a flush). A third of what the kernel then displaces is dirty and goes to
+  /// HBM: fitted to the rows of the H800 with up to 128 rows (alibaba/InferSim bench_data/gemm).
+  bool l2_flushed = false;
   bool steady = false;         ///< the GPU has been at its power limit for long: eta = sustained from the start
   std::uint32_t most_sms = 0;  ///< launched for at most this number of SMs (cuBLASLt, SM_COUNT_TARGET); 0: all
   double weight_bytes =
@@ -45,13 +58,17 @@ struct GemmShape {
   bool operator==(const GemmShape& o) const {
     return m == o.m && n == o.n && k == o.k && dtype == o.dtype && groups == o.groups &&
            result_dtype == o.result_dtype && weight_copies == o.weight_copies && accumulate == o.accumulate &&
-           split_k == o.split_k && steady == o.steady && most_sms == o.most_sms && weight_bytes == o.weight_bytes;
+           gemm_library == o.gemm_library && l2_flushed == o.l2_flushed && steady == o.steady &&
+           most_sms == o.most_sms && weight_bytes == o.weight_bytes;
   }
 };
 
+/// True if DeepGEMM has a kernel that this model knows: one fp8 product on Hopper.
+bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape);
+
 /// Operands are read from HBM once, except weights that are still in L2. The part of A and B by which the working set
 /// of a wave exceeds L2 is read again.
-/// @throws std::domain_error if the GPU has no tensor rate for the data type
+/// @throws std::domain_error if the GPU has no tensor rate for the data type, or the library no kernel for the product
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape);
 
 }  // namespace railyard::gpu

@@ -90,7 +90,7 @@ struct KernelSpec : GemmShape {
   double host_us = 20;        ///< launches host and synchronous: time of a call in the framework
 };
 
-/// @throws std::domain_error if the GPU has no tensor rate for the data type
+/// @throws std::domain_error if the GPU has no tensor rate for the data type, or the library no kernel for the product
 KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec);
 
 }  // namespace railyard::gpu

@@ -158,7 +158,12 @@ KernelKeys::KernelKeys() {
           "in L2")
       .fallback("0");
   one("accumulate", kGemm, of_kernel(&KernelSpec::accumulate), "gemm: the product is added to what the result holds");
-  one("split_k", kGemm, of_kernel(&KernelSpec::split_k), "gemm: K may be split to use idle SMs");
+  words<GemmLibrary>("gemm_library", kGemm, of_kernel(&KernelSpec::gemm_library), words_of(kGemmLibraryNames),
+                     "gemm: whose kernel runs. cublas: the fastest tile and split of K; deepgemm: DeepGEMM's choice, "
+                     "for single fp8 products on Hopper")
+      .fallback(name_of(otherwise.gemm_library));
+  one("l2_flushed", kGemm, of_kernel(&KernelSpec::l2_flushed),
+      "gemm: a benchmark wrote over all of L2 before the kernel, so part of what the kernel displaces goes to HBM");
   one("steady", kGemm, of_kernel(&KernelSpec::steady),
       "gemm: the GPU has been at its power limit for long; false: a burst");
   numbers("heads", kAttention | kRotary, kNone, of_heads(&AttentionHeads::query), 1, 65536,
@@ -257,13 +262,18 @@ Record<KernelSection> kernel_record() {
   return r;
 }
 
-/// Every GPU must have a tensor rate for the data type of a GEMM.
+/// Every GPU must have a tensor rate for the data type of a GEMM, and the library a kernel.
 void check_type(const KernelSpec& k, const std::string& path, const platforms::MachineSpec& machine,
                 const Source& source) {
   if (k.op != KernelOp::gemm) return;
-  for (const platforms::GroupSpec& group : machine.groups)
+  for (const platforms::GroupSpec& group : machine.groups) {
     if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(k.dtype)] <= 0)
       refuse_workload(source, path + ".dtype", no_tensor_rate(group.gpu, k.dtype));
+    if (k.gemm_library == gpu::GemmLibrary::deepgemm && !deepgemm_runs(group.gpu, k))
+      refuse_workload(source, path + ".gemm_library",
+                      "deepgemm is known for one fp8 product (groups: 1) on Hopper; " + group.gpu.name + " is " +
+                          group.gpu.architecture + "; accepted here: cublas");
+  }
 }
 
 /// Operands and results, which are in memory at the same time.
