@@ -1,5 +1,6 @@
 // A serving engine's kernels, as data: the vectors that its own all-reduce takes, by GPU, interconnect and number of ranks,
-// and its attention. The values come from platforms/datasheets/engines. NCCL is an engine without an all-reduce of its own.
+// its attention, and its products of block-scaled weights. The values come from platforms/datasheets/engines. NCCL is an
+// engine without an all-reduce of its own.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "base/cpu.h"
 #include "base/units.h"
 #include "gpu/kernels/attention.h"
+#include "gpu/kernels/gemm.h"
 
 namespace railyard::collective {
 
@@ -63,6 +65,8 @@ struct AllReduceKernel {
 struct Engine {
   std::string name;
   gpu::AttentionLibrary attention = gpu::AttentionLibrary::flash;
+  /// The first one for the GPU applies; none: cuBLAS.
+  std::vector<gpu::BlockScaledProducts> block_scaled_products;
   std::vector<EagerCall> eager_call;        ///< the first one that fits applies; none: the host is not the limit
   std::vector<AllReduceKernel> all_reduce;  ///< the first one that fits applies
 

@@ -56,6 +56,23 @@ LayerTimer::LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTim
       element_bytes_(std::max(bytes_of(model.dtype), kMinimumActivationBytes)),
       profile_(std::move(profile)) {}
 
+void LayerTimer::set_libraries(gpu::AttentionLibrary attention, const std::vector<gpu::BlockScaledProducts>& products) {
+  heads_.library = attention;
+  const auto fits = [this](const gpu::BlockScaledProducts& p) {
+    return std::find(p.architectures.begin(), p.architectures.end(), timer_.gpu().architecture) !=
+           p.architectures.end();
+  };
+  const auto found = std::find_if(products.begin(), products.end(), fits);
+  if (found != products.end()) block_scaled_ = *found;
+}
+
+bool LayerTimer::runs_block_scaled(const gpu::GemmShape& shape) const {
+  const gpu::BlockScaledProducts& b = block_scaled_;
+  if (shape.n % b.columns != 0 || shape.k % b.depth != 0) return false;
+  const std::uint64_t tokens = shape.m * shape.groups / std::max<std::uint32_t>(1, model_.experts_per_token);
+  return shape.groups == 1 || (b.experts_from_tokens > 0 && tokens >= b.experts_from_tokens);
+}
+
 void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                           const std::optional<WeightFormat>& format, std::uint32_t groups) {
   gpu::GemmShape shape{m, n, k, model_.dtype, groups};
@@ -64,6 +81,7 @@ void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, s
     if (multiplies_narrow(*format, timer_.gpu())) {
       shape.dtype = format->dtype;
       if (format->dynamic) add_quantize(segment, m * groups, k, format->dtype);
+      if (format->blocks_of_128 && runs_block_scaled(shape)) shape.gemm_library = block_scaled_.library;
     }
   }
   shape.steady = training_.has_value();

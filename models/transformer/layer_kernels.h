@@ -136,8 +136,8 @@ class LayerTimer {
   LayerTimer(const ModelShape& model, std::uint32_t tp, gpu::KernelTimer& timer,
              std::shared_ptr<const LayerProfile> profile = nullptr);
 
-  /// Whose attention kernels run; by default FlashAttention.
-  void set_attention(gpu::AttentionLibrary library) { heads_.library = library; }
+  /// Whose kernels run; by default FlashAttention and cuBLAS. Of the products, the first for this GPU apply.
+  void set_libraries(gpu::AttentionLibrary attention, const std::vector<gpu::BlockScaledProducts>& products);
   /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
   /// products are bursts.
   void set_training(const TrainingForm& form) { training_ = form; }
@@ -281,6 +281,8 @@ class LayerTimer {
   Widths gate_up_widths(std::uint64_t width) const;
   /// Number of matrices in the first half of the MLP.
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
+  /// The product runs in the library for block-scaled weights.
+  bool runs_block_scaled(const gpu::GemmShape& shape) const;
   void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// A product of qkv, o_proj or MLP, which training may run with narrow operands.
@@ -317,6 +319,7 @@ class LayerTimer {
   std::uint64_t ffn_, dense_ffn_, shared_ffn_, vocab_;  // of this rank
   double element_bytes_;
   std::optional<TrainingForm> training_;
+  gpu::BlockScaledProducts block_scaled_;  // of inference
   std::shared_ptr<const LayerProfile> profile_;
   ProfileUse profile_use_;
 };

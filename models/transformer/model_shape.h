@@ -17,10 +17,11 @@ struct WeightFormat {
   DataType dtype = DataType::bf16;  ///< type of both operands on the tensor cores
   bool dequantised = false;         ///< weights are widened to dtype inside the product
   bool dynamic = false;             ///< a kernel before the product finds the scales of activations and narrows them
+  bool blocks_of_128 = false;       ///< a scale for each block of 128 x 128 weights
 
   bool operator==(const WeightFormat& o) const {
     return name == o.name && bytes == o.bytes && dtype == o.dtype && dequantised == o.dequantised &&
-           dynamic == o.dynamic;
+           dynamic == o.dynamic && blocks_of_128 == o.blocks_of_128;
   }
 };
 

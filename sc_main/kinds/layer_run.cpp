@@ -45,7 +45,7 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execut
   if (spec().phase == Phase::training)
     timer_.set_training(spec().form);
   else
-    timer_.set_attention(spec().engine.attention);
+    timer_.set_libraries(spec().engine.attention, spec().engine.block_scaled_products);
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   std::vector<LayerStep> steps = workload::layer::plan_layer(scenario.model, spec(), timer_);

@@ -2,6 +2,7 @@
 
 Rules, by column:
   M, N, K, dtype   the product; bfloat16 is bf16
+  groups           groups of M rows on average, each with weights of its own, in one launch
   library          what surrounds it. aiconfigurator ("weights rotated") captures five layers with weights of their own in a graph;
                    its narrow layers quantise their input with a scale they find first, unless only their weights are narrow. cuBLASLt and torch loops use the same
                    operands again and again, until the GPU is at its power limit; DeepGEMM picks its own tiles, and its benchmark flushes L2
@@ -28,6 +29,8 @@ def map_row(row: Row) -> Experiment:
     m, n, k = kernels.needed(row, "M", "N", "K")
     dtype = kernels.dtype_of(row)
     gemm = {"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype} | _circumstances(row)
+    if row["groups"]:
+        gemm["groups"] = kernels.needed(row, "groups")[0]
     parts = [gemm]
     if dtype in NARROW and re.search("rotated", row["library"]) and not row["dtype"].endswith(WEIGHTS_ONLY):
         parts.insert(0, {"op": "quantize", "tokens": m, "width": k, "dtype": dtype, "dynamic": True})
@@ -41,6 +44,8 @@ def map_row(row: Row) -> Experiment:
 
 def _operation(row, dtype):
     added = re.search("added in (.+)", row["kind"])
+    if row["groups"]:
+        return f"gemm {dtype}, groups"
     return f"gemm {dtype}, added in {added[1]}" if added else f"gemm {dtype}"
 
 

@@ -5,7 +5,7 @@ from .experiment import Experiment
 from .rows import Row, Unmapped
 
 TITLE = "GPU: matrix products, attention, memory-bound kernels and launches, decode steps, overlap"
-TABLES = ("gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv", "overlap.csv", "measured.csv")
+TABLES = ("gemm.csv", "grouped_gemm.csv", "attention.csv", "memory_and_launch.csv", "gpt_fast.csv", "overlap.csv", "measured.csv")
 COMPUTE = "3-compute"
 INFERENCE = "5-inference"
 OVERLAP = "6-overlap-pipeline"

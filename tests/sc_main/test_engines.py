@@ -1,8 +1,10 @@
 """A user's datasheet of a serving engine: what it changes, and its refusals."""
 
+import json
+
 import pytest
 
-from platform_runs import ROOT, rows, run, succeed
+from platform_runs import ROOT, rows, run, succeed, summary
 
 LIMIT = "{ranks: [6, 8], one_shot: {below_kib: 256}, two_shot: {up_to_kib: 8192}}"
 MIB = 1 << 20
@@ -38,8 +40,8 @@ def test_a_limit_below_a_size_leaves_it_to_nccl(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, line", [
-    ("eager_call:", "eager_cal:", "7:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
-    ("[hopper, ", "[hoper, ", "15:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
+    ("eager_call:", "eager_cal:", "10:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
+    ("[hopper, ", "[hoper, ", "18:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
      "blackwell, cdna3 (did you mean 'hopper'?)"),
 ])
 def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
@@ -47,6 +49,24 @@ def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
     result = run("dgx_h100", scenario(tmp_path), "--quiet")
     assert result.returncode == 2
     assert result.stderr.replace(f"{tmp_path}/", "") == f"mine.yaml:{line}\n"
+
+
+def test_an_engine_names_the_library_of_block_scaled_products(tmp_path):
+    """vLLM uses DeepGEMM for them on Hopper. It never splits K, and does not look for the fastest tile."""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
+              "num_hidden_layers": 1, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
+              "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    path = tmp_path / "s.yaml"
+    path.write_text("model: {config: config.json}\nworkload: {kind: layer, phase: prefill, tokens: 512, tp: 1}\n")
+
+    def down_s(library, gpu):
+        out = tmp_path / "out" / library / gpu
+        succeed("dgx_h100", path, "--set", f"workload.library={library}", "--set", f"machine.groups.node.gpu={gpu}", "--out", out, "--quiet")
+        return summary(out)["metrics"]["time_s"]["mlp.down"]
+
+    assert down_s("vllm", "H100-SXM5-80GB") > 1.05 * down_s("trtllm", "H100-SXM5-80GB")
+    assert down_s("vllm", "B200-SXM-180GB") == down_s("trtllm", "B200-SXM-180GB")
 
 
 def test_calls_outside_a_graph_take_the_time_of_the_servers_cpus(tmp_path):

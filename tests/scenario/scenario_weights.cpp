@@ -85,6 +85,8 @@ BOOST_AUTO_TEST_CASE(methods_say_bytes_and_types) {
       format(R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]})");
   BOOST_TEST((block.dtype == DataType::fp8 && block.dynamic && !block.dequantised));
   BOOST_TEST(block.bytes == 1 + 4.0 / 16384);
+  BOOST_TEST(block.blocks_of_128);
+  BOOST_TEST(!format(R"({"quant_method": "fp8", "weight_block_size": [128, 64]})").blocks_of_128);
   BOOST_TEST(!format(R"({"quant_method": "fp8", "activation_scheme": "static"})").dynamic);
   const std::string int8 = R"({"num_bits": 8, "type": "int", "symmetric": true, "dynamic": true})";
   BOOST_TEST((format(compressed(int8, int8)).dtype == DataType::int8 && format(compressed(int8, int8)).dynamic));

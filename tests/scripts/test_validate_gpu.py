@@ -65,7 +65,9 @@ def test_products():
     assert narrow.kernels[0] == {"op": "quantize", "tokens": 64, "width": 8192, "dtype": "fp8", "dynamic": True}
     assert [kernel["op"] for kernel in mapped(GEMM, dtype="int8_wo").kernels] == ["gemm"]
     flushed = only(mapped(GEMM, system="H800", dtype="fp8", library="DeepGEMM fp8 (InferSim)"))
-    assert flushed["gemm_library"] == "deepgemm" and flushed["l2_flushed"]
+    assert flushed["gemm_library"] == "deepgemm" and flushed["l2_flushed"] and "groups" not in flushed
+    experts = mapped(GEMM, system="H20", dtype="fp8", library="DeepGEMM fp8 (InferSim)", groups="32")
+    assert only(experts)["groups"] == 32 and experts.operation == "gemm fp8, groups"
     assert "weight_copies" not in flushed and "launch" not in flushed
     assert [mapped(GEMM, M=m).size_class for m in ("64", "65", "1024", "1025")] == ["M<=64", "M<=1024", "M<=1024", "M>1024"]
 

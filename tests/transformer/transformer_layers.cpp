@@ -185,3 +185,24 @@ BOOST_AUTO_TEST_CASE(quantised_weights_have_kernels_of_their_own) {
   BOOST_TEST(mlp_of(m, 1, hopper, 4096).seconds < 0.75 * bf16);
   BOOST_TEST(mlp_of(m, 1, ampere, 4096).seconds > mlp_of(llama_70b(), 1, ampere, 4096).seconds);
 }
+
+// Products of block-scaled weights run in the engine's library for the GPU, if n and k are its multiples.
+BOOST_AUTO_TEST_CASE(block_scaled_products_run_in_the_engines_library) {
+  const std::vector<gpu::BlockScaledProducts> products{{{"hopper"}, gpu::GemmLibrary::deepgemm, 128, 128, 0}};
+  const auto down = [&](const char* gpu_name, const WeightFormat& format, std::uint32_t tp) {
+    gpu::KernelTimer kernels(gpu_datasheet(gpu_name));
+    ModelShape m = llama_70b();
+    m.kinds[0].mlp = format;
+    LayerTimer timer(m, tp, kernels);
+    timer.set_libraries(gpu::AttentionLibrary::flash, products);
+    return mlp(timer, 64).kernels.back().time;
+  };
+  const WeightFormat by_tensor{"fp8", 1, DataType::fp8, false, true, false};
+  const WeightFormat by_block{"fp8", 1, DataType::fp8, false, true, true};
+  const auto deepgemm = [](const gpu::KernelTime& time) { return time.tile_m == 64 && time.tile_n == 64; };
+  BOOST_TEST(deepgemm(down("H100-SXM5-80GB", by_block, 1)));  // 128 tiles of 64 x 64
+  BOOST_TEST(!deepgemm(down("H100-SXM5-80GB", by_tensor, 1)));
+  BOOST_TEST(down("B200-SXM-180GB", by_block, 1).seconds == down("B200-SXM-180GB", by_tensor, 1).seconds);
+  // On 64 ranks, k is 448, no multiple of 128.
+  BOOST_TEST(down("H100-SXM5-80GB", by_block, 64).seconds == down("H100-SXM5-80GB", by_tensor, 64).seconds);
+}

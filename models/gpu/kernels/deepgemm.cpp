@@ -1,6 +1,7 @@
 #include "gpu/kernels/deepgemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/units.h"
@@ -38,10 +39,17 @@ bool better(const Choice& a, const Choice& b, std::uint64_t m, std::uint64_t n) 
 
 }  // namespace
 
-DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms) {
+std::uint64_t deepgemm_row_tiles(std::uint64_t m, std::uint32_t groups) {
+  constexpr double kLastTile = 0.5;
+  const double of_group = std::max(1.0, static_cast<double>(m) / kGroupRows + kLastTile);
+  return static_cast<std::uint64_t>(std::ceil(groups * of_group));
+}
+
+DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms, bool grouped) {
   constexpr std::uint32_t kRows[] = {64, 128, 256}, kColumns = 16, kMostColumns = 192;
   Choice best;
   for (const std::uint32_t rows : kRows) {
+    if (grouped && rows != kGroupRows) continue;
     for (std::uint32_t columns = kColumns; columns <= kMostColumns; columns += kColumns) {
       if (!allowed(rows, columns)) continue;
       const std::uint64_t tiles = ceil_div(m, rows) * ceil_div(n, columns);

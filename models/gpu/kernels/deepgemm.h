@@ -13,8 +13,11 @@
 // when both thread blocks have read it. A tile whose columns have two scales (no divisor of 128 wide) selects one for
 // each number; at 96, 160 and 192 columns the compiler knows which.
 //
+// Groups (the experts of a rank) are rows of one matrix ("contiguous" layout): each group begins at a multiple of 128 rows,
+// and all tiles have 128 rows. Groups differ in size, so the last tile of a group is half full on average.
+//
 // Both latencies are fitted to the rows of the H800 in alibaba/InferSim bench_data/gemm (validation/gemm.csv). Those of
-// the H20, with a quarter of the tensor rate, took no part.
+// the H20, with a quarter of the tensor rate, took no part, nor did groups.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +32,13 @@ struct DeepGemmTile {
   bool shares_inputs = false;  ///< in a cluster: rows of A are shared; otherwise columns of B
 };
 
-/// The tile that the library picks for a result of m rows and n columns.
-DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms);
+/// Tiles of 128 rows that cover all groups of m rows on average. @pre groups > 1
+std::uint64_t deepgemm_row_tiles(std::uint64_t m, std::uint32_t groups);
+
+/// The tile that the library picks for a result of m rows, those of all groups, and n columns.
+/// @param grouped  only tiles of kGroupRows rows
+DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms, bool grouped = false);
+constexpr std::uint32_t kGroupRows = 128;
 
 /// Clocks of one step of a tile, if operands are in time. @param mma_clocks  at the full tensor rate
 double deepgemm_step_clocks(const DeepGemmTile& tile, double mma_clocks);

@@ -90,12 +90,13 @@ struct Candidate {
 };
 
 /// Keeps a candidate as `best` if it is faster. A cheap lower bound rejects most candidates.
-void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::size_t split_place,
-              Candidate& best) {
+/// @param rows, columns  of tiles in a group  @param tiles  of all groups
+void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint64_t tiles,
+              std::size_t split_place, Candidate& best) {
   const GemmShape& shape = p.shape;
   const GpuDatasheet& gpu = p.gpu;
   const std::uint32_t split = kSplits[split_place];
-  const std::uint64_t ctas = rows * columns * split * shape.groups;
+  const std::uint64_t ctas = tiles * split;
   const double waves = static_cast<double>(ceil_div(ctas, p.sms));
   const double step = kStepBytes / p.element_bytes;
   const double steps = p.steps[split_place];
@@ -112,7 +113,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   if (around + epilogue + std::max(work / p.burst + widening, feed) >= best.time.seconds) return;
 
   const double strip = strip_bytes(p, tile, rows, columns);
-  const double reads = static_cast<double>(rows * columns * shape.groups) * strip * static_cast<double>(shape.k);
+  const double reads = static_cast<double>(tiles) * strip * static_cast<double>(shape.k);
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
   const double throttled = throttled_seconds(p, work);
   Candidate c;
@@ -202,9 +203,12 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
             0,
             {}};
   p.sms = shape.most_sms > 0 ? std::min(shape.most_sms, gpu.sm.count) : gpu.sm.count;
+  double rows = static_cast<double>(shape.groups) * static_cast<double>(shape.m);  // in memory
   if (shape.gemm_library == GemmLibrary::deepgemm) {
     if (!deepgemm_runs(gpu, shape)) throw std::domain_error("DeepGEMM has no kernel for this product on " + gpu.name);
-    p.deepgemm = deepgemm_tile(shape.m, shape.n, p.sms);
+    std::uint64_t m = shape.m;
+    if (shape.groups > 1) rows = m = deepgemm_row_tiles(shape.m, shape.groups) * kGroupRows;
+    p.deepgemm = deepgemm_tile(m, shape.n, p.sms, shape.groups > 1);
   }
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
   p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
@@ -213,9 +217,9 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
     p.sustained = gpu.sm.low_precision_sustained_ratio;
   if (shape.steady) p.burst = p.sustained, p.throttle_seconds = 0;
-  const double m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
-  const double weights = shape.groups * n * k * p.weight_bytes, inputs = shape.groups * m * k * p.element_bytes;
-  const double results = shape.groups * m * n * p.result_bytes;
+  const double n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  const double weights = shape.groups * n * k * p.weight_bytes, inputs = rows * k * p.element_bytes;
+  const double results = rows * n * p.result_bytes;
   double missed = 1;  // share of the weights that is not in L2
   p.operand_bytes = weights + inputs;
   p.compulsory_bytes = inputs + results;
@@ -230,7 +234,8 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
 }  // namespace
 
 bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape) {
-  return gpu.architecture == "hopper" && shape.dtype == DataType::fp8 && shape.groups == 1 && shape.weight_bytes == 0;
+  const bool narrow_weights = shape.weight_bytes > 0 && shape.weight_bytes < bytes_of(shape.dtype);
+  return gpu.architecture == "hopper" && shape.dtype == DataType::fp8 && !narrow_weights;
 }
 
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
@@ -241,7 +246,9 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   best.time.seconds = std::numeric_limits<double>::infinity();
   if (p.deepgemm) {
     const Tile tile{p.deepgemm->m, p.deepgemm->n};
-    try_tile(p, tile, ceil_div(shape.m, tile.m), ceil_div(shape.n, tile.n), 0, best);
+    const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
+    const std::uint64_t row_tiles = shape.groups > 1 ? deepgemm_row_tiles(shape.m, shape.groups) : rows;
+    try_tile(p, tile, rows, columns, row_tiles * columns, 0, best);
   }
   const Menu menu = p.deepgemm ? Menu{0, 0} : menu_of(gpu, p.widening_cycles > 0);
   for (std::size_t i = menu.begin; i < menu.end; ++i) {
@@ -252,7 +259,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     for (std::size_t place = 0; place < kSplits.size(); ++place) {
       const std::uint32_t split = kSplits[place];
       if (split > 1 && (shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms)) break;
-      try_tile(p, tile, rows, columns, place, best);
+      try_tile(p, tile, rows, columns, tiles, place, best);
     }
   }
 

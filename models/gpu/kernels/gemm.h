@@ -22,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/data_type.h"
 #include "gpu/datasheet.h"
@@ -32,10 +34,18 @@ namespace railyard::gpu {
 /// Whose kernel runs.
 enum class GemmLibrary : std::uint8_t {
   cublas,    ///< the fastest of its tiles and splits of K
-  deepgemm,  ///< DeepGEMM's tiles (deepgemm.h); fp8 on Hopper
+  deepgemm,  ///< DeepGEMM's tiles (deepgemm.h); fp8 on Hopper. Groups differ in size: m is their mean
 };
 constexpr std::array<const char*, 2> kGemmLibraryNames{"cublas", "deepgemm"};
 constexpr const char* name_of(GemmLibrary library) { return kGemmLibraryNames[static_cast<std::size_t>(library)]; }
+
+/// A library for products of fp8 weights that have a scale for each block of 128 x 128.
+struct BlockScaledProducts {
+  std::vector<std::string> architectures;  ///< of GPUs, as in their datasheets
+  GemmLibrary library = GemmLibrary::cublas;
+  std::uint32_t columns = 1, depth = 1;   ///< it takes products whose n and k are multiples of these
+  std::uint32_t experts_from_tokens = 0;  ///< routed experts, in passes of at least so many tokens; 0: never
+};
 
 struct GemmShape {
   std::uint64_t m = 0, n = 0, k = 0;  ///< m: tokens
@@ -63,7 +73,7 @@ struct GemmShape {
   }
 };
 
-/// True if DeepGEMM has a kernel that this model knows: one fp8 product on Hopper.
+/// True if DeepGEMM has a kernel that this model knows: fp8 operands on Hopper.
 bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape);
 
 /// Operands are read from HBM once, except weights that are still in L2. The part of A and B by which the working set

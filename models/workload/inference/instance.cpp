@@ -25,7 +25,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
       stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
-  timer_.set_attention(engine.attention);
+  timer_.set_libraries(engine.attention, engine.block_scaled_products);
   const bool launches = host.step(1) != Time() || host.layer() != Time();
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;

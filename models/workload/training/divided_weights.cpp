@@ -75,8 +75,11 @@ std::vector<std::size_t> DividedWeights::streams() const {
 
 std::vector<const Communicators*> DividedWeights::communicators() const {
   std::vector<const Communicators*> all;
-  for (const Group& group : groups_)
-    if (!group.gathers.all().empty()) all.insert(all.end(), {&group.gathers, &group.scatters});
+  for (const Group& group : groups_) {
+    if (group.gathers.all().empty()) continue;
+    all.push_back(&group.gathers);
+    all.push_back(&group.scatters);
+  }
   return all;
 }
 

@@ -64,18 +64,36 @@ Record<EagerCall> eager_call_record() {
   return r;
 }
 
+template <class Kernel>
+Field& add_architectures(Record<Kernel>& r) {
+  return r.custom(
+      "architectures", "GPUs of the kernel, by their datasheets' architecture", "list of words",
+      [] {
+        return list_schema({{"enum", gpu::kArchitectureNames}});
+      },
+      [](Kernel& kernel, const Node& node, const std::string& path) {
+        for (const std::size_t architecture : read_choices(gpu::kArchitectureNames, node, path))
+          kernel.architectures.push_back(gpu::kArchitectureNames[architecture]);
+      });
+}
+
+Record<gpu::BlockScaledProducts> block_scaled_record() {
+  constexpr double kMostMultiple = 1024, kMostTokens = 1 << 20;
+  using P = gpu::BlockScaledProducts;
+  Record<P> r;
+  add_architectures(r).required();
+  r.choice("library", &P::library, words_of(gpu::kGemmLibraryNames), "whose kernel runs").required();
+  r.add("columns", &P::columns, "n must be a multiple of this; other products run in cuBLAS").range(1, kMostMultiple);
+  r.add("depth", &P::depth, "k must be a multiple of this; other products run in cuBLAS").range(1, kMostMultiple);
+  r.add("experts_from_tokens", &P::experts_from_tokens,
+        "routed experts run in it, too, in passes of at least so many tokens; 0: never")
+      .range(0, kMostTokens);
+  return r;
+}
+
 Record<AllReduceKernel> all_reduce_record() {
   Record<AllReduceKernel> r;
-  r.custom(
-       "architectures", "GPUs of the kernel, by their datasheets' architecture", "list of words",
-       [] {
-         return list_schema({{"enum", gpu::kArchitectureNames}});
-       },
-       [](AllReduceKernel& kernel, const Node& node, const std::string& path) {
-         for (const std::size_t architecture : read_choices(gpu::kArchitectureNames, node, path))
-           kernel.architectures.push_back(gpu::kArchitectureNames[architecture]);
-       })
-      .fallback("all");
+  add_architectures(r).fallback("all");
   r.choice("interconnect", &AllReduceKernel::interconnect, words_of(kInterconnectNames),
            "what joins the GPUs of a server")
       .required();
@@ -92,6 +110,9 @@ Record<Engine> engine_record() {
   Record<Engine> r;
   r.choice("attention", &Engine::attention, words_of(gpu::kAttentionLibraryNames), "attention kernels of an instance")
       .required();
+  r.list("block_scaled_products", &Engine::block_scaled_products, block_scaled_record(),
+         "products of fp8 weights with a scale for each block of 128 x 128; the first one for the GPU applies")
+      .fallback("[]: cuBLAS");
   r.list("eager_call", &Engine::eager_call, eager_call_record(),
          "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies")
       .required();

@@ -160,7 +160,7 @@ KernelKeys::KernelKeys() {
   one("accumulate", kGemm, of_kernel(&KernelSpec::accumulate), "gemm: the product is added to what the result holds");
   words<GemmLibrary>("gemm_library", kGemm, of_kernel(&KernelSpec::gemm_library), words_of(kGemmLibraryNames),
                      "gemm: whose kernel runs. cublas: the fastest tile and split of K; deepgemm: DeepGEMM's choice, "
-                     "for single fp8 products on Hopper")
+                     "for fp8 on Hopper; groups differ in size, m is their mean")
       .fallback(name_of(otherwise.gemm_library));
   one("l2_flushed", kGemm, of_kernel(&KernelSpec::l2_flushed),
       "gemm: a benchmark wrote over all of L2 before the kernel, so part of what the kernel displaces goes to HBM");
@@ -271,8 +271,8 @@ void check_type(const KernelSpec& k, const std::string& path, const platforms::M
       refuse_workload(source, path + ".dtype", no_tensor_rate(group.gpu, k.dtype));
     if (k.gemm_library == gpu::GemmLibrary::deepgemm && !deepgemm_runs(group.gpu, k))
       refuse_workload(source, path + ".gemm_library",
-                      "deepgemm is known for one fp8 product (groups: 1) on Hopper; " + group.gpu.name + " is " +
-                          group.gpu.architecture + "; accepted here: cublas");
+                      "deepgemm is known for fp8 on Hopper; this is " + std::string(name_of(k.dtype)) + " on " +
+                          group.gpu.architecture + " (" + group.gpu.name + "); accepted here: cublas");
   }
 }
 

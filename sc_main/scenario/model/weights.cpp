@@ -93,18 +93,21 @@ WeightFormat nvfp4() {
 WeightFormat fp8_method(const Section& config) {
   const Node* block = config.find("weight_block_size");
   double scales = 0;
+  bool of_128 = false;
   if (block) {
     Field field;
     field.range(1, kMostGroup);
     const std::vector<std::uint32_t> sizes = read_integers(field, *block, config.path + ".weight_block_size");
     if (sizes.size() != 2) config.refuse("weight_block_size", "expected two sizes");
     scales = 1.0 / (static_cast<double>(sizes[0]) * sizes[1]);
+    of_128 = sizes[0] == 128 && sizes[1] == 128;
   }
   WeightFormat f = floats8(scales);
   const std::string scheme = config.text("activation_scheme");
   if (!scheme.empty() && scheme != "dynamic" && scheme != "static")
     config.refuse("activation_scheme", in_quotes(scheme) + suggestion(scheme, {"dynamic", "static"}));
   f.dynamic = scheme != "static";
+  f.blocks_of_128 = of_128;
   return f;
 }
 
