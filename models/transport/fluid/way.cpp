@@ -86,7 +86,8 @@ bool FluidWay::lanes_are_alike() const {
     const Leg &leg = legs_[i], &first = legs_[i % each];
     const double line = line_rate(leg.hop.link()), first_line = line_rate(first.hop.link());
     const auto alike = [&](double here, double there) {
-      return here == there || std::abs(here / line - there / first_line) <= kAlike * there / first_line;
+      const double part = here / line, first_part = there / first_line;  // infinite: a window without a limit
+      return part == first_part || std::abs(part - first_part) <= kAlike * first_part;
     };
     const FluidCrossing &a = leg.crossing, &b = first.crossing;
     if (leg.lane != i / each || a.vc != b.vc || !alike(a.wire, b.wire) || !alike(a.owed, b.owed) ||
