@@ -45,8 +45,8 @@ def refused(result, why):
     ("reduce_scatter", {"iterations": 2}),
     ("all_to_all", {}),
     ("send_recv", {}),
-    ("all_gather", {"ranks_per_server": 3, "sizes_bytes": [1 << 24]}),
-    ("all_gather", {"ranks": 24, "sizes_bytes": [1 << 24]})])
+    ("all_gather", {"ranks_per_server": 3, "sizes_bytes": [9 << 20]}),
+    ("all_gather", {"ranks": 24, "sizes_bytes": [9 << 20]})])
 def test_where_servers_do_the_same_results_are_equal(tmp_path, op, keys):
     whole, part = both(tmp_path, scenario(tmp_path, 4, op, **keys))
     assert ratios(whole, part) == pytest.approx([1] * len(rows(part / "collectives.csv")), rel=1e-8)
@@ -58,6 +58,22 @@ def test_where_servers_do_the_same_results_are_equal(tmp_path, op, keys):
     sent = {(row["name"], row["direction"]): row["bytes"] for row in rows(whole / "links.csv")}
     for row in rows(part / "links.csv"):
         assert int(row["bytes"]) == pytest.approx(int(sent[row["name"], row["direction"]]), rel=1e-4), row["name"]  # of uneven chunks, the longest
+
+
+def test_the_bound_names_shared_pcie_links(tmp_path):
+    path = scenario(tmp_path, 2, "reduce", gpu="L40S", platform="plx_box", machine={}, sizes_bytes=[1 << 20])
+    _, part = both(tmp_path, path, platform="plx_box")
+    assert "PCIe links that several of them share" in summary(part)["simulation"]["bound"]
+
+
+def test_parts_of_unequal_size_are_not_exact(tmp_path):
+    """Each rank counts as the one with most, and here one byte more is a packet more."""
+    whole, part = both(tmp_path, scenario(tmp_path, 2, "all_gather", algorithm="ring", sizes_bytes=[65537]))
+    assert 1 <= ratios(whole, part)[0] < 1.1
+    told = summary(part)["simulation"]
+    assert not told["exact"] and told["bound"].startswith("65537 bytes are not a multiple of ") and "ranks times channels" in told["bound"]
+    _, part = both(tmp_path, scenario(tmp_path, 2, "send_recv", sizes_bytes=[65537]))
+    assert summary(part)["simulation"]["exact"]
 
 
 @pytest.mark.parametrize("servers", [4, 8])
