@@ -23,6 +23,29 @@ bool is_attention(KernelOp op) {
 /// A cell of kernels.csv; empty if the operation does not have this number.
 std::string cell(bool has, std::uint64_t value) { return has ? std::to_string(value) : std::string(); }
 
+/// What a scenario says of the kernel beyond columns of kernels.csv, as key=value. Empty: defaults.
+std::string options_text(const KernelSpec& k) {
+  std::vector<std::string> said;
+  const auto say = [&](bool differs, const char* key, const auto& value) {
+    if (differs) said.push_back(fmt::format("{}={}", key, value));
+  };
+  if (k.op == KernelOp::gemm) {
+    if (k.result_dtype) say(true, "result_dtype", name_of(*k.result_dtype));
+    say(k.weight_copies != 0, "weight_copies", k.weight_copies);
+    say(k.gemm_library != gpu::GemmLibrary::cublas, "gemm_library", name_of(k.gemm_library));
+    say(k.accumulate, "accumulate", true);
+    say(k.steady, "steady", true);
+    say(k.l2_flushed, "l2_flushed", true);
+  }
+  if (is_attention(k.op)) {
+    say(k.heads.value_dim != 0 && k.heads.value_dim != k.heads.dim, "value_dim", k.heads.value_dim);
+    say(k.heads.kv_dtype != k.dtype, "kv_dtype", name_of(k.heads.kv_dtype));
+    say(k.heads.library != gpu::AttentionLibrary::flash, "library", name_of(k.heads.library));
+  }
+  say(k.op == KernelOp::copy && k.threads != 0, "threads", k.threads);
+  return fmt::format("{}", fmt::join(said, " "));
+}
+
 double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 }  // namespace
@@ -161,6 +184,10 @@ Value KernelRun::by_group(Value (*value)(const Totals& totals)) const {
 
 std::string KernelRun::table() const {
   std::string text;
+  const auto whole_shape = [](const KernelSpec& k) {
+    const std::string options = options_text(k);
+    return shape_text(k) + (options.empty() ? "" : ", " + options);
+  };
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = bench_->results(g);
     text += fmt::format("{}# {} on {}\n", g == 0 ? "" : "\n", scenario_.machine.groups[g].name, datasheet(g).name);
@@ -171,7 +198,7 @@ std::string KernelRun::table() const {
       const KernelTime& time = results[i].formula;
       const double seconds = results[i].elapsed.seconds();
       text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9.2f} {:>9.1f} {:>7} {:>5.1f} %  {}\n", i,
-                          name_of(k.op), name_of(k.dtype), name_of(k.launch), shape_text(k), duration_text(seconds),
+                          name_of(k.op), name_of(k.dtype), name_of(k.launch), whole_shape(k), duration_text(seconds),
                           rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.waves,
                           100 * time.tail_efficiency, gpu::name_of(time.limit));
     }
@@ -188,7 +215,7 @@ void KernelRun::write_tables(const OutputDirectory& directory) {
   auto out = fmt::output_file(directory.file("kernels.csv"));
   out.print(
       "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,"
-      "copy_bytes,"
+      "copy_bytes,options,"
       "time_us,tflops,gb_per_s,flops,hbm_bytes,l2_bytes,ctas,waves,tail_efficiency,tile_m,tile_n,split_k,limit\n");
   for (std::uint32_t g = 0; g < gpus_.size(); ++g) {
     const std::vector<KernelResult>& results = bench_->results(g);
@@ -208,6 +235,7 @@ void KernelRun::write_tables(const OutputDirectory& directory) {
                 cell(attention || rotary, k.heads.dim));
       out.print("{},{},{},{},{},", cell(attention, k.sequences.size()), cell(attention || rows, tokens),
                 cell(attention, context), cell(rows && !rotary, k.width), cell(copy, k.bytes));
+      out.print("{},", options_text(k));
       out.print("{:.9f},{:.6f},{:.6f},{:.0f},{:.0f},{:.0f},{},{},{:.6f},", seconds * 1e6,
                 rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.flops, time.bytes,
                 time.l2_bytes, time.ctas, time.waves, time.tail_efficiency);
