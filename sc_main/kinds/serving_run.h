@@ -23,6 +23,9 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
 
   void start() override { service_->start(); }
+  Bytes usable_bytes(const gpu::Gpu& gpu) const override {
+    return static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes());
+  }
   bool done() const override { return service_->api_server().done(); }
   bool complete() const override { return done() && service_->api_server().refused() == 0; }
   std::string progress() const override;

@@ -23,6 +23,9 @@ class TrainingRun : public WorkloadRun {
 
   /// @throws InputError: a rank does not fit in memory
   void check_fits() const override;
+  Bytes usable_bytes(const gpu::Gpu& gpu) const override {
+    return static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes());
+  }
   void start() override { step_->start(); }
   bool done() const override { return step_->done(); }
   std::string progress() const override;

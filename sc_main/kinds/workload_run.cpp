@@ -84,7 +84,7 @@ Value WorkloadRun::memory() const {
     groups[rank.group].push_back({{"rank", rank.number},
                                   {"gpu", gpu.name()},
                                   {"peak_bytes", gpu.hbm().peak()},
-                                  {"capacity_bytes", gpu.hbm().capacity()},
+                                  {"capacity_bytes", usable_bytes(gpu)},
                                   {"kernel_bytes", sms.kernel_bytes(fabric_.now())},
                                   {"message_bytes", machine_.memory_traffic().bytes(gpu)},
                                   {"kernel_s", sms.kernel_seconds()},

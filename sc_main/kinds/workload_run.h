@@ -82,6 +82,8 @@ class WorkloadRun {
   virtual double affordable_hops() const { return transport::kAffordableHops; }
   /// How results of a folded machine (fold.h) differ for other reasons than links; "": not at all.
   virtual std::string folded_bound() { return {}; }
+  /// The memory of a GPU that ranks may use.
+  virtual Bytes usable_bytes(const gpu::Gpu& gpu) const { return gpu.hbm().capacity(); }
   /// Attaches the ranks' streams.
   void trace(probe::StreamTracer& tracer);
 

@@ -107,6 +107,12 @@ def test_the_waveform_shows_the_memory_of_each_gpu(tmp_path):
             assert value == total, (rank, instant)
 
 
+def test_the_capacity_is_the_limit_of_the_ranks(tmp_path):
+    out = train(tmp_path)
+    for entry in summary(out)["memory"]["node"]:
+        assert entry["peak_bytes"] <= entry["capacity_bytes"] == 84_900_000_000  # hbm.visible_gb of the H100
+
+
 def test_describe_shows_the_groups_of_ranks(tmp_path):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(f"model: {{config: {ROOT / 'tests' / 'models' / 'tiny.json'}}}\nmachine: {{groups: {{node: {{servers: 2}}}}}}\n"
