@@ -157,7 +157,8 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--dump-scenario", o.dump_scenario, "Writes the scenario that runs, with --set applied")
       ->option_text("FILE");
   app.add_option("--out", o.out, "Directory for the results; results of an earlier run are replaced")
-      ->option_text("DIR");
+      ->option_text("DIR")
+      ->check([](const std::string& name) { return name.empty() ? "needs the name of a directory" : ""; });
   std::string window;
   auto* vcd = app.add_flag("--vcd", o.vcd, "Writes the waveform: trace.vcd and trace.gtkw");
   app.add_flag("--fst", o.fst, "With --vcd: trace.fst, 15 times smaller than trace.vcd (needs Debian package gtkwave)")

@@ -1,9 +1,11 @@
 #include "sc_main/platform_main.h"
 
-#include <fmt/os.h>
+#include <fmt/format.h>
 #include <unistd.h>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -130,7 +132,24 @@ std::uint64_t peak_rss_bytes() {
   return kib * 1024;
 }
 
-void write_text(const std::string& path, const std::string& text) { fmt::output_file(path).print("{}", text); }
+/// @throws std::system_error
+void write_text(const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(), "cannot write " + path);
+}
+
+/// A reader that has left early (EPIPE) misses nothing that it wanted.
+/// @throws std::system_error if text for stdout was lost otherwise
+void flush_stdout() {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno != EPIPE)
+    throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(), "cannot write to stdout");
+}
 
 /// After all checks, so that an error is the only line.
 void print_notes(const Options& options, const Scenario& scenario) {
@@ -232,6 +251,43 @@ void look(const Options& options, const Scenario& scenario) {
   }
 }
 
+int do_as_asked(const Options& options, const char* platform) {
+  if (options.schema) {
+    std::cout << scenario_schema();
+    return kExitDone;
+  }
+  sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
+  sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
+  sc_core::sc_report_handler::set_actions(
+      sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
+  if (!options.explain_each.empty()) {
+    if (options.explain_each == "-") {
+      explain_each(options, platform, std::cin);
+      return kExitDone;
+    }
+    std::ifstream questions(options.explain_each);
+    if (!questions) throw std::system_error(errno, std::generic_category(), options.explain_each);
+    explain_each(options, platform, questions);
+    return kExitDone;
+  }
+  const Scenario scenario = options.scenario.empty() ? load_llmservingsim(options.llmservingsim, options.sets, platform)
+                                                     : load_scenario(options.scenario, options.sets, platform);
+  if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
+  if (options.check) {
+    JobsCsv none;
+    Simulation all_but_run(scenario, none);
+    all_but_run.workload().check_fits();
+    print_notes(options, scenario);
+    if (!options.quiet) std::cout << options.input() << ": ok\n";
+    return kExitDone;
+  }
+  if (options.describe || options.explain) {
+    look(options, scenario);
+    return kExitDone;
+  }
+  return run(options, scenario);
+}
+
 }  // namespace
 
 int platform_main(const char* platform, int argc, char** argv) {
@@ -239,41 +295,9 @@ int platform_main(const char* platform, int argc, char** argv) {
   if (!parsed.options) return parsed.status;
   const Options& options = *parsed.options;
   try {
-    if (options.schema) {
-      std::cout << scenario_schema();
-      return kExitDone;
-    }
-    sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
-    sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
-    sc_core::sc_report_handler::set_actions(
-        sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
-    if (!options.explain_each.empty()) {
-      if (options.explain_each == "-") {
-        explain_each(options, platform, std::cin);
-        return kExitDone;
-      }
-      std::ifstream questions(options.explain_each);
-      if (!questions) throw std::system_error(errno, std::generic_category(), options.explain_each);
-      explain_each(options, platform, questions);
-      return kExitDone;
-    }
-    const Scenario scenario = options.scenario.empty()
-                                  ? load_llmservingsim(options.llmservingsim, options.sets, platform)
-                                  : load_scenario(options.scenario, options.sets, platform);
-    if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
-    if (options.check) {
-      JobsCsv none;
-      Simulation all_but_run(scenario, none);
-      all_but_run.workload().check_fits();
-      print_notes(options, scenario);
-      if (!options.quiet) std::cout << options.input() << ": ok\n";
-      return kExitDone;
-    }
-    if (options.describe || options.explain) {
-      look(options, scenario);
-      return kExitDone;
-    }
-    return run(options, scenario);
+    const int status = do_as_asked(options, platform);
+    flush_stdout();
+    return status;
   } catch (const InputError& e) {
     std::cerr << e.what() << "\n";
     return kExitBadInput;

@@ -11,6 +11,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/input_error.h"
+
 namespace railyard::probe {
 namespace {
 
@@ -104,6 +106,11 @@ std::string VcdWriter::full_name(Signal signal) const {
 void VcdWriter::start() {
   if (started_) throw std::logic_error("waveform started twice");
   started_ = true;
+  if (shapes_.size() == 0 && !window_.filters.empty())
+    throw InputError(Origin{"--vcd-filter", 0, 0},
+                     "'" + printable(window_.filters.back()) +
+                         "' matches no signal; accepted: names of trace.gtkw without the outer scope, or globs, such "
+                         "as '*gpu0*'");
   file_.start(header());
   thread_ = std::thread([this] { work(); });
 }

@@ -95,3 +95,26 @@ def test_arguments_that_are_no_text_are_named(tmp_path):
         done = subprocess.run([str(BIN / "plx_box").encode(), *words], capture_output=True, cwd=tmp_path, timeout=60)
         assert done.returncode == 2
         assert done.stderr.decode().count("\n") == 1 and "\x1b" not in done.stderr.decode()
+
+
+def test_output_that_cannot_be_written_is_an_error(tmp_path):
+    scenario = tiny(tmp_path, COLLECTIVE)
+    lost = run("dgx_h100", scenario, "--dump-scenario", "/dev/full")
+    assert lost.returncode == 2 and lost.stderr == "dgx_h100: error: cannot write /dev/full: No space left on device\n"
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run([BIN / "dgx_h100", scenario], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert lost.returncode == 2 and lost.stderr == "dgx_h100: error: cannot write to stdout: No space left on device\n"
+    nowhere = run("dgx_h100", scenario, "--out", "")
+    assert nowhere.returncode == 2 and "--out: needs the name of a directory" in nowhere.stderr
+
+
+def test_a_number_above_its_range_names_the_largest(tmp_path):
+    status, line = ended("dgx_h100", COLLECTIVE, tmp_path, "workload.max_bytes=1e300")
+    assert status == 2
+    status, line = ended("dgx_h100", COLLECTIVE, tmp_path, "workload.sizes_bytes=[9007199254740991]")
+    assert status == 2 and "is out of range; accepted: 1 to " in line
+
+
+def test_a_waveform_filter_that_matches_nothing_is_refused(tmp_path):
+    status, line = ended("dgx_h100", COLLECTIVE, tmp_path, options=("--vcd", "--vcd-filter", "zzz*"))
+    assert status == 2 and line.startswith("--vcd-filter: error: 'zzz*' matches no signal")

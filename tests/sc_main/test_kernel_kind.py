@@ -99,3 +99,18 @@ def test_bad_kernels_are_refused(tmp_path):
     long = "workload.kernels=[{op: attention_prefill, heads: 1, head_dim: 8, tokens: 300000000}]"
     result = run("plx_box", SCENARIO, "--set", long, "--out", tmp_path / "out")
     assert result.returncode == 2 and "a run lasts up to 18000 s" in result.stderr and not (tmp_path / "out").exists()
+
+
+def test_rows_show_options_that_have_no_column(tmp_path):
+    kernels = ("workload.kernels=[{op: gemm, m: 512, n: 7168, k: 16384, dtype: fp8, gemm_library: [cublas, deepgemm], l2_flushed: true}, "
+               "{op: attention_decode, heads: 8, head_dim: 128, context_tokens: 1024, library: [flash, trtllm]}]")
+    written = timed(tmp_path, kernels, "machine.groups={node: {gpu: H800-SXM5-80GB}}")
+    assert [row["options"] for row in written] == ["l2_flushed=true", "gemm_library=deepgemm l2_flushed=true", "", "library=trtllm"]
+    assert (written[1]["tile_m"], written[1]["tile_n"]) == ("256", "112")
+
+
+def test_deepgemm_is_refused_where_it_has_no_kernel(tmp_path):
+    for gpu, dtype in (("H100-SXM5-80GB", "bf16"), ("B200-SXM-180GB", "fp8")):
+        kernel = f"workload.kernels=[{{op: gemm, m: 64, n: 128, k: 128, dtype: {dtype}, gemm_library: deepgemm}}]"
+        refused = run("plx_box", SCENARIO, "--set", kernel, "--set", f"machine.groups={{node: {{gpu: {gpu}}}}}")
+        assert refused.returncode == 2 and f"this is {dtype} on" in refused.stderr and "accepted here: cublas" in refused.stderr

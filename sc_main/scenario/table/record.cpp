@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include <fmt/format.h>
@@ -56,7 +57,8 @@ std::string unit_text(const Field& field) {
 [[noreturn]] void refuse_range(const Field& field, const Node& node, const std::string& path) {
   if (field.least == field.most)
     refuse(node, path, in_quotes(node.text) + " is out of range; accepted: " + number_text(field.most));
-  const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max());
+  const bool is_bounded = field.most < static_cast<double>(std::numeric_limits<std::uint32_t>::max()) ||
+                          std::strtod(node.text.c_str(), nullptr) > field.most;
   const std::string from =
       (field.takes_zero ? "0, or " : "") + std::string(is_bounded ? "" : "at least ") + number_text(field.least);
   const std::string to = is_bounded ? " to " + number_text(field.most) : "";
