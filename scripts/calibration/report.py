@@ -22,6 +22,7 @@ PREDICTED = (
     ("B200-SXM-180GB", "b200_sxm", "H100-SXM5-80GB"),
     ("H100-SXM5-80GB", "h100_sxm", "A100-SXM4-80GB"),
     ("H800-SXM5-80GB", "H800", "H100-SXM5-80GB"),
+    ("H20-SXM-96GB", "H20", "H100-SXM5-80GB"),
 )
 
 
@@ -94,7 +95,8 @@ PREDICTIONS = """
 
 Here the family rule alone gives the constants; no row of the device was used. The B200 from the H100 is a new architecture that is predicted
 from its datasheet. The numbers of the attention kernels (`models/gpu/kernels/attention_kernels.h`), the power rule and the share of L2 that
-a KV cache keeps were chosen with the rows of all four GPUs in view and are not left out here.
+a KV cache keeps were chosen with the rows of all four GPUs in view and are not left out here. Products of the H800 and the H20 are DeepGEMM's,
+whose two latencies (`models/gpu/kernels/deepgemm.h`) are fitted to those of the H800.
 """
 
 RULE = """

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from platform_runs import BIN, PLATFORMS, ROOT, TINY, run, succeed, summary, tiny
+from platform_runs import BIN, PLATFORMS, ROOT, TINY, rows, run, succeed, summary, tiny
 
 SCENARIOS = sorted(set((ROOT / "scenarios").glob("**/*.yaml")) - set((ROOT / "scenarios" / "sweeps").iterdir()))
 
@@ -396,3 +396,19 @@ def test_switches_that_add_have_a_link_to_their_node(network, switches, tmp_path
     with (tmp_path / "out" / "links.csv").open(newline="") as file:
         sums = [int(row["bytes"]) for row in csv.DictReader(file) if row["name"] == f"SHARP_{switches[0]}"]
     assert sums == [2 * 1048576] * 2  # of two servers, in and out
+
+
+@pytest.mark.parametrize("platform, planes", [("dgx_a100", 6), ("dgx_h100", 4), ("dgx_b200", 2), ("gb200_nvl72", 18)])
+def test_no_slowed_nvlink_carries_more_than_its_rate_in_fluid(platform, planes, tmp_path):
+    """One plane stands in for all in fluid rates, unless a link of one is slower. Trains are the reference."""
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text("workload: {kind: collective, op: all_to_all, algorithm: direct, ranks: 8, sizes_bytes: [8388608]}\n")
+    slow = 'events=[{{at_us: 0, link: "NVLink_N[5]_Plane[{}]", rate_ratio: 0.1}}]'
+    times = {}
+    for fidelity, plane in (("train", planes - 1), ("fluid", planes - 1), ("fluid", 0)):
+        out = tmp_path / f"{fidelity}{plane}"
+        succeed(platform, scenario, "--out", out, "--quiet", "--set", f"fabric.fidelity={fidelity}", "--set", slow.format(plane))
+        times[fidelity, plane] = float(rows(out / "collectives.csv")[0]["time_us"])
+        assert all(float(link["utilisation"]) <= 1.0001 for link in rows(out / "links.csv"))
+    assert times["fluid", planes - 1] == pytest.approx(times["train", planes - 1], rel=0.05)
+    assert times["fluid", planes - 1] == pytest.approx(times["fluid", 0], rel=0.05)
