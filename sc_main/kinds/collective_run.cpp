@@ -97,7 +97,8 @@ std::string CollectiveRun::folded_bound() {
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec& plan = bench_->plan(bytes);
     if (!collective::make_program(plan, bench_->group())->is_alike()) {
-      std::string bound = "ranks differ in what they do: links of ranks that are not built are shared by a simpler rule";
+      std::string bound =
+          "ranks differ in what they do: links of ranks that are not built are shared by a simpler rule";
       if (machine_.servers().front()->nvswitches.empty())
         bound += ", which leaves out PCIe links that several of them share: times may be a third too short";
       return bound;

@@ -126,7 +126,6 @@ BOOST_AUTO_TEST_CASE(weights_that_take_turns_stay_in_l2_while_they_fit) {
   BOOST_TEST(kernel_time(gpu, spec).bytes == weights + rest);
 }
 
-
 BOOST_AUTO_TEST_CASE(block_scaled_types_run_as_fast_and_carry_their_scales) {
   const GpuDatasheet b200 = gpu_datasheet("B200-SXM-180GB");
   const double fp8 = kernel_time(b200, gemm(1, 16384, 16384, DataType::fp8)).bytes;

@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(block_scaled_products_run_in_the_engines_library) {
   const WeightFormat by_block{"fp8", 1, DataType::fp8, false, true, true};
   const auto deepgemm = [](const gpu::KernelTime& time) { return time.tile_m == 64 && time.tile_n == 64; };
   BOOST_TEST(deepgemm(down("H100-SXM5-80GB", by_block, 1)));  // 128 tiles of 64 x 64
-  BOOST_TEST(!deepgemm(down("H100-SXM5-80GB", by_tensor, 1)));
+  BOOST_TEST(down("H100-SXM5-80GB", by_block, 1).seconds > down("H100-SXM5-80GB", by_tensor, 1).seconds);
   BOOST_TEST(down("B200-SXM-180GB", by_block, 1).seconds == down("B200-SXM-180GB", by_tensor, 1).seconds);
   // On 64 ranks, k is 448, no multiple of 128.
   BOOST_TEST(down("H100-SXM5-80GB", by_block, 64).seconds == down("H100-SXM5-80GB", by_tensor, 64).seconds);
