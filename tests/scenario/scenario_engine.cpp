@@ -84,6 +84,9 @@ BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
       refusal("      - {ranks: [2],", "      - {ranks: [2], one_shot: {up_to_kib: 1, below_kib: 2}}\n") ==
       "mine.yaml:19:47: error: all_reduce.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; "
       "accepted with them: up_to_kib");
+  BOOST_TEST(refusal("  - {architectures: [hopper]", "  - {architectures: [hopper, blackwell], library: deepgemm}\n") ==
+             ":1:1: error: workload.library: mine.yaml: block_scaled_products: deepgemm is known for hopper, "
+             "not for blackwell; accepted there: cublas");
   BOOST_TEST(refusal("source:", "") == "mine.yaml:3:1: error: source: is required; where the values come from");
 }
 

@@ -281,7 +281,16 @@ workload::Host load_host(const std::string& preset) {
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
 }
 
-collective::Engine load_engine(const DatasheetName& which) { return load_named("engines", which, engine_record()); }
+collective::Engine load_engine(const DatasheetName& which) {
+  const collective::Engine engine = load_named("engines", which, engine_record());
+  for (const gpu::BlockScaledProducts& products : engine.block_scaled_products)
+    for (const std::string& architecture : products.architectures)
+      if (products.library == gpu::GemmLibrary::deepgemm && architecture != "hopper")
+        throw InputError(which.origin, which.key + ": " + which.name +
+                                           ": block_scaled_products: deepgemm is known for hopper, not for " +
+                                           architecture + "; accepted there: cublas");
+  return engine;
+}
 
 workload::training::Software load_software(const DatasheetName& which) {
   return load_named("software", which, software_record());
