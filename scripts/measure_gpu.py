@@ -4,13 +4,21 @@
   scripts/measure_gpu.py --system my_h100 --out my-h100.csv
   torchrun --nproc-per-node 8 scripts/measure_gpu.py --system my_dgx --out my-dgx.csv      # and a GEMM beside an all-reduce
 
-The kernels: matrix products in a CUDA graph (with five weight matrices in turn, so that none stays in L2), gradients of weights, alone
-and added to those of earlier micro-batches, prefill and decode attention, large and small copies launched from a stream and from a graph,
-copies by few thread blocks (Triton), and a matrix product beside a copy or, with several ranks, beside an all-reduce. Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
+The parts, all of them unless --parts names some:
+  gemms       matrix products in a CUDA graph, with five weight matrices in turn, so that none stays in L2
+  scaled      the same in fp8, with one scale a tensor or one a row
+  experts     products of a mixture's experts for few tokens (Triton), in blocks of rows of one expert, as engines launch them
+  gradients   gradients of weights, alone and added to those of earlier micro-batches
+  attention   prefill and decode
+  copies      large and small copies launched from a stream and from a graph
+  few_blocks  copies by few thread blocks (Triton)
+  beside      a matrix product beside a copy or, with several ranks, beside an all-reduce
+Every value is the median of --repeats timed replays. This takes some minutes. Run nothing else on the GPU.
 """
 
 import csv
 import os
+import random
 import statistics
 import sys
 
@@ -22,8 +30,18 @@ ROTATED = 5  # weights that take turns
 LAUNCHES = 50  # small kernels in one timing
 WARM_UPS = 5
 LONG_COPY = 1 << 30
+FP8_MAX = 448.0  # largest number of float8_e4m3fn
 ROWS = (1, 16, 64, 256, 1024, 4096, 8192)
 WEIGHTS = ((512, 512), (2048, 2048), (1024, 8192), (4096, 4096), (8192, 1024), (6144, 4096), (8192, 8192), (28672, 8192), (8192, 28672))
+NARROW_ROWS = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
+NARROW_WEIGHTS = ((1024, 8192), (4096, 4096), (6144, 4096), (8192, 8192), (28672, 4096), (4096, 14336), (28672, 8192), (8192, 28672))
+# Experts, experts of a token, N, K: Mixtral 8x7B whole and on four ranks, Qwen3 30B-A3B, gpt-oss 120B (in bf16)
+EXPERTS = ((8, 2, 28672, 4096), (8, 2, 4096, 14336), (8, 2, 7168, 4096), (8, 2, 4096, 3584), (128, 8, 1536, 2048), (128, 8, 2048, 768),
+           (128, 4, 5760, 2880), (128, 4, 2880, 2880))
+EXPERT_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+# Rows, columns and depth of a tile, and row blocks in turn, for at most as many tokens as experts and for more: get_default_config() of
+# vLLM's fused_moe.py
+EXPERT_TILES = ((16, 32, 64, 1), (64, 64, 32, 8))
 HEADS = ((32, 8), (8, 8), (8, 1))
 HEAD_DIM = 128
 PROMPTS = ((1, 128), (1, 512), (1, 2048), (1, 8192), (4, 512), (4, 2048), (16, 512))
@@ -33,6 +51,7 @@ GRADIENTS = ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336))  # of wei
 TOKENS = (1024, 2048, 4096, 8192)
 BLOCKS = (1, 2, 4, 8, 16, 32)  # few, of 1024 threads with eight words of 16 bytes each, as in TransformerEngine's userbuffers
 BLOCK_WARPS, BLOCK_NUMBERS = 32, 1024 * 8 * 4  # numbers of 4 bytes
+PARTS = ("gemms", "scaled", "experts", "gradients", "attention", "copies", "few_blocks", "beside")
 BESIDE = ((4096, 8192, 8192), (8192, 8192, 8192))
 
 
@@ -80,6 +99,62 @@ class Measurement:
                 inputs = self.tensor(m, k)
                 seconds = self.timed(self.in_graph(lambda: [inputs @ weight for weight in weights])) / ROTATED
                 yield {"dtype": "bf16", "M": m, "N": n, "K": k, "library": "torch, weights rotated, CUDA graph"}, seconds
+
+    def scaled(self):
+        torch = self.torch
+
+        def narrow(rows, width):
+            return self.tensor(rows, width).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
+
+        for n, k in NARROW_WEIGHTS:
+            weights = [narrow(n, k).t() for _ in range(ROTATED)]
+            for m in NARROW_ROWS:
+                inputs = narrow(m, k)
+                scales = {"one scale a tensor": ((), ()), "one scale a row": ((m, 1), (1, n))}
+                for name, (of_rows, of_columns) in scales.items():
+                    left, right = (torch.ones(shape, device=self.device) for shape in (of_rows, of_columns))
+
+                    def work(inputs=inputs, left=left, right=right):
+                        for weight in weights:
+                            torch._scaled_mm(inputs, weight, scale_a=left, scale_b=right, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+                    seconds = self.timed(self.in_graph(work)) / ROTATED
+                    yield {"kind": f"product, {name}", "dtype": "fp8", "M": m, "N": n, "K": k,
+                           "library": "torch scaled_mm, weights in turn, CUDA graph"}, seconds
+
+    def experts(self):
+        import triton
+
+        product = expert_product()
+        for experts, chosen, n, k in EXPERTS:
+            weights = self.tensor(experts, n, k)
+            for tokens in EXPERT_TOKENS:
+                tile = EXPERT_TILES[tokens > experts]
+                inputs, result = self.tensor(tokens, k), self.tensor(tokens * chosen, n)
+                routings = [self.routing(tokens, experts, chosen, tile[0], seed) for seed in range(ROTATED)]
+                grids = [(len(blocks) * triton.cdiv(n, tile[1]),) for _, blocks in routings]
+
+                def work(routings=routings, grids=grids, inputs=inputs, result=result, tile=tile):
+                    for (rows, blocks), grid in zip(routings, grids):
+                        product[grid](inputs, weights, result, rows, blocks, len(blocks), tokens * chosen, n, k, chosen, *tile)
+
+                seconds = self.timed(self.in_graph(work)) / ROTATED
+                library = f"Triton, tiles of {tile[0]} x {tile[1]} x {tile[2]}, experts in turn, CUDA graph"
+                yield {"kind": "products of experts", "config": f"{experts} experts, {chosen} a token", "dtype": "bf16", "M": tokens,
+                       "N": n, "K": k, "library": library}, seconds
+
+    def routing(self, tokens, experts, chosen, block, seed):
+        """Pairs of token and expert by expert, each expert's padded to blocks of rows; and the expert of each block."""
+        draw, of_experts = random.Random(seed), [[] for _ in range(experts)]
+        for token in range(tokens):
+            for place, expert in enumerate(draw.sample(range(experts), chosen)):
+                of_experts[expert].append(token * chosen + place)
+        rows, blocks = [], []
+        for expert, pairs in enumerate(of_experts):
+            rows += pairs + [tokens * chosen] * (-len(pairs) % block)
+            blocks += [expert] * -(-len(pairs) // block)
+        torch = self.torch
+        return tuple(torch.tensor(values, device=self.device, dtype=torch.int32) for values in (rows, blocks))
 
     def gradients(self):
         torch = self.torch
@@ -162,18 +237,49 @@ class Measurement:
                 yield {"kind": f"matrix product beside {name}", "config": config, "metric": "time"}, self.timed(work)
 
 
+def expert_product():
+    """A kernel: each thread block multiplies a block of rows of one expert by a block of columns of its weights."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def product(inputs, weights, result, rows, blocks, row_blocks, pairs, N: tl.constexpr, K: tl.constexpr, CHOSEN: tl.constexpr,
+                ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, IN_TURN: tl.constexpr):
+        column_blocks = tl.cdiv(N, COLUMNS)
+        turn = tl.program_id(0) // (IN_TURN * column_blocks)
+        height = tl.minimum(row_blocks - turn * IN_TURN, IN_TURN)
+        place = tl.program_id(0) % (IN_TURN * column_blocks)
+        block = turn * IN_TURN + place % height
+        column = (place // height) * COLUMNS + tl.arange(0, COLUMNS)
+        pair = tl.load(rows + block * ROWS + tl.arange(0, ROWS))
+        expert = tl.load(blocks + block).to(tl.int64)
+        depth = tl.arange(0, DEPTH)
+        left = inputs + (pair // CHOSEN)[:, None] * K + depth[None, :]
+        right = weights + expert * N * K + (column % N)[None, :] * K + depth[:, None]
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for step in range(tl.cdiv(K, DEPTH)):
+            within = depth < K - step * DEPTH
+            a = tl.load(left + step * DEPTH, mask=(pair < pairs)[:, None] & within[None, :], other=0.0)
+            b = tl.load(right + step * DEPTH, mask=within[:, None], other=0.0)
+            total = tl.dot(a, b, acc=total)
+        target = result + pair.to(tl.int64)[:, None] * N + column[None, :]
+        tl.store(target, total.to(tl.bfloat16), mask=(pair < pairs)[:, None] & (column < N)[None, :])
+
+    return product
+
+
 def parse_options():
     parser = Parser(description=__doc__)
     parser.add_argument("--system", required=True, metavar="NAME", help="name of this device in the rows")
     parser.add_argument("--out", required=True, metavar="FILE", help="file for the table")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help="measure only these")
     parser.add_argument("--repeats", type=positive, default=20, metavar="N", help="timed replays of each kernel (default 20)")
     return parser.parse_args()
 
 
 def lines_of(measurement, collective, options, source):
-    for part in (measurement.gemms(), measurement.gradients(), measurement.attention(), measurement.copies(), measurement.few_blocks(),
-                 measurement.beside(collective)):
-        for columns, value in part:
+    for name in options.parts:
+        for columns, value in measurement.beside(collective) if name == "beside" else getattr(measurement, name)():
             metric = columns.get("metric", "time")
             shown = (f"{value * 1e6:.6g}", "us") if metric == "time" else (f"{value * 1e-9:.6g}", "GB/s")
             yield {"category": "3-compute", "system": options.system, "metric": metric, "value": shown[0], "unit": shown[1],

@@ -59,8 +59,9 @@ class Fit:
 def group_of(row: Row, kernels: list[dict]) -> str | None:
     op = kernels[-1]["op"]
     if op == "gemm":
-        # Steady load and synchronous calls differ from a burst in a graph and must not be fitted together with it.
-        return None if kernels[-1].get("steady") or kernels[-1].get("launch") == "synchronous" else "gemm"
+        # Steady load, synchronous calls and the kernels of experts differ from a burst in a graph and must not be fitted together with it.
+        other = kernels[-1].get("steady") or kernels[-1].get("launch") == "synchronous" or row["kind"] == "products of experts"
+        return None if other else "gemm"
     return {"attention_prefill": "attention prefill", "attention_decode": "attention decode"}.get(op)
 
 

@@ -6,8 +6,10 @@ Rules, by column:
   library          what surrounds it. aiconfigurator ("weights rotated") captures five layers with weights of their own in a graph;
                    its narrow layers quantise their input with a scale they find first, unless only their weights are narrow. cuBLASLt and torch loops use the same
                    operands again and again, until the GPU is at its power limit; DeepGEMM picks its own tiles, and its benchmark flushes L2
-                   before every call. torch (LLMCompass) waits for each call
-  kind             gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32
+                   before every call. torch (LLMCompass) waits for each call. scripts/measure_gpu.py ("in turn") has five weights, too, and
+                   leaves quantisation out
+  kind             gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32; products of experts: M
+                   tokens, each with the experts that `config` says, drawn at random
   metric           time: seconds; TFLOPs, MAMF_max_TFLOPs: useful FLOPs over time
 """
 
@@ -28,7 +30,15 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     m, n, k = kernels.needed(row, "M", "N", "K")
     dtype = kernels.dtype_of(row)
+    if re.search("one scale a row", row["kind"]):
+        raise Unmapped("products with one scale a row are not modelled")
     gemm = {"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype} | _circumstances(row)
+    experts = re.match(r"(\d+) experts, (\d+) a token", row["config"])
+    if experts:
+        # Experts that at least one of the tokens has, on average: each token leaves each out with the same probability.
+        count, chosen = int(experts[1]), int(experts[2])
+        groups = max(1, round(count * (1 - (1 - chosen / count) ** m)))
+        gemm |= {"groups": groups, "m": max(1, round(m * chosen / groups))}
     if row["groups"]:
         gemm["groups"] = kernels.needed(row, "groups")[0]
     parts = [gemm]
@@ -46,6 +56,8 @@ def _operation(row, dtype):
     added = re.search("added in (.+)", row["kind"])
     if row["groups"]:
         return f"gemm {dtype}, groups"
+    if re.match("products of experts", row["kind"]):
+        return f"gemm {dtype}, experts"
     return f"gemm {dtype}, added in {added[1]}" if added else f"gemm {dtype}"
 
 
@@ -55,7 +67,7 @@ def _circumstances(row):
         added = re.search("added in (.+)", row["kind"])
         gradients = {"bf16": "bf16", "fp32": "tf32"}[added[1]] if added else row["dtype"]
         return {"weight_copies": kernels.SAME_OPERANDS, "accumulate": bool(added), "result_dtype": gradients}
-    if re.search("rotated", library):
+    if re.search("rotated|in turn", library):
         return {"weight_copies": ROTATED}
     if re.search("DeepGEMM", library, re.IGNORECASE):
         return {"gemm_library": "deepgemm", "l2_flushed": True}

@@ -193,3 +193,11 @@ def test_rows_of_a_gpu_share_a_run_and_kernels(tmp_path):
         assert outcome.predicted == pytest.approx(sum(place[kernels.key(kernel)] for kernel in outcome.experiment.kernels))
     rate = 2 * 64 * 4096 * 8192 / (place[kernels.key(only(outcomes[4].experiment))] * 1e-6) * 1e-12
     assert outcomes[4].predicted == pytest.approx(rate) and outcomes[4].error == pytest.approx(rate / 100 - 1)
+
+
+def test_products_of_experts_touch_the_experts_that_some_token_has():
+    base = GEMM | {"kind": "products of experts", "config": "128 experts, 8 a token", "library": "Triton, experts in turn"}
+    assert only(mapped(base, M="1")).items() >= {"groups": 8, "m": 1, "weight_copies": 5}.items()
+    # 128 (1 - (15/16)^1024) is 128 to the last digit, and each has 1024 x 8 / 128 rows.
+    assert only(mapped(base, M="1024")).items() >= {"groups": 128, "m": 64}.items()
+    assert mapped(base).operation == "gemm bf16, experts"
