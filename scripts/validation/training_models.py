@@ -28,7 +28,7 @@ NAMES = (
     (r"grok ?1 314b( dev)?", "grok-1", {"vocab_size": 128256, "tie_word_embeddings": False}),
     (r"mpt (\d+[mb])", r"mpt-\1", {}),
     (r"qwen3_30b_a3b", "qwen3-30b-a3b", {}),
-    (r"gpt oss 120b", "gpt-oss-120b", {}),
+    (r"gpt oss 120b", "gpt-oss-120b", {"quantization_config": None}),
     (r"gpt-?3[ -]175b|nemo megatron|paxml gpt175b|gpt 17[45].*b", "gpt3-175b", {}),
     (r"gpt3-5b|gpt 5b|paxml gpt5b", "gpt-5b", {}),
     (r"gpt3-20b", "gpt-20b", {}),

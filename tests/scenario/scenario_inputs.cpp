@@ -223,6 +223,17 @@ BOOST_AUTO_TEST_CASE(config_keys_that_nothing_reads) {
              "m.json:3:26: error: attention_chunk_size: chunked attention is not modelled");
   BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"lama\"}") ==
              "m.json:3:16: error: model_type: 'lama' is not modelled (did you mean 'llama'?)");
+  // Python's json module writes words for numbers that JSON does not have.
+  BOOST_TEST(notes(R"(, "time_step_limit": [0.0, Infinity, -Infinity, NaN, "NaN \" Infinity"])") ==
+             "m.json: unknown keys, assumed to have no effect on time and memory: time_step_limit");
+  BOOST_TEST(config.refusal(good + ",\n \"num_key_value_heads\": Infinity}")
+                 .find("m.json:3:25: error: num_key_value_heads: ") == 0u);
+  // The name of another architecture is no misspelling, and what it needs is said first.
+  for (const std::string other : {"nemotron_h", "deepseek_v4", "llama4_text", "qwen4"})
+    BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"" + other + "\"}").find("did you mean") ==
+               std::string::npos);
+  BOOST_TEST(config.refusal(good + ",\n \"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M*\"}") ==
+             "m.json:3:57: error: hybrid_override_pattern: state-space layers (Mamba) are not modelled");
   BOOST_TEST(config.refusal(good + ",\n \"layer_types\": [\"linear_attention\", \"a\", \"a\", \"a\"]}") ==
              "m.json:3:18: error: layer_types: 'linear_attention' is not modelled; accepted: full_attention, "
              "sliding_attention");

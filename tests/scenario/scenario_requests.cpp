@@ -336,8 +336,10 @@ BOOST_AUTO_TEST_CASE(trace_errors_have_line_and_column) {
              "t:3:16: error: input_toks: expected an integer, got '\"33\"'");
   BOOST_TEST(refusal("{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": -5}") ==
              "t:3:57: error: arrival_time_ns: expected nanoseconds, at least 0, got '-5'");
-  BOOST_TEST(refusal("{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": NaN}")
+  BOOST_TEST(refusal("{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": x}")
                  .find("t:3:57: error: not valid JSON: ") == 0u);
+  BOOST_TEST(refusal("{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": NaN}")
+                 .find("t:3:1: error: expected a JSON object on each line, got ") == 0u);
   BOOST_TEST(refusal("[1]") == "t:3:1: error: expected a JSON object on each line, got '[1]'");
   BOOST_TEST(refusal("{\"arrival_time_ns\": 5, \"sub_requests\": [{\"input_toks\": 33, \"output_toks\": 2}]}") ==
              "t:3:40: error: sub_requests: sessions are not supported; accepted: rows with input_toks, output_toks and "

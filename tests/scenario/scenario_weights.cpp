@@ -134,6 +134,34 @@ BOOST_AUTO_TEST_CASE(a_config_says_how_its_cache_is_kept) {
                   .kv_dtype == DataType::fp8));
 }
 
+// nvidia/Llama-3.1-70B-Instruct-FP8: all but embeddings, head and norms in 8 bits, 72.7 GB.
+BOOST_AUTO_TEST_CASE(a_file_beside_the_config_says_how_weights_are_kept) {
+  const auto loaded = [](const std::string& beside, const std::string& own = "") {
+    Json config = shipped("llama-3.1-70b");
+    if (!own.empty()) config["quantization_config"] = Json::parse(own);
+    const Scratch scratch;
+    scratch.write("m.json", config.dump());
+    scratch.write("hf_quant_config.json", beside);
+    return scenario::load_model(scratch.path("m.json"), {"s.yaml", 1, 9}, "", "");
+  };
+  const std::string fp8 = R"({"producer": {"name": "modelopt"}, "quantization":
+    {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}})";
+  const scenario::LoadedModel model = loaded(fp8);
+  BOOST_TEST(gigabytes(model.shape) == 72.7, boost::test_tools::tolerance(0.001));
+  BOOST_TEST((model.shape.kv_dtype == DataType::fp8));
+  BOOST_TEST(model.notes.front().find("hf_quant_config.json") != std::string::npos);
+  // The config's own section counts first, as in vLLM.
+  BOOST_TEST(gigabytes(loaded(fp8, kAwq).shape) == 39.8, boost::test_tools::tolerance(0.005));
+  BOOST_CHECK_THROW(loaded("[]"), InputError);
+  BOOST_CHECK_THROW(loaded("{}"), InputError);
+  BOOST_CHECK_THROW(loaded(R"({"quantization": {"quant_algo": "W4A8_AWQ"}})"), InputError);
+}
+
+BOOST_AUTO_TEST_CASE(the_shipped_gpt_oss_has_its_published_size) {
+  constexpr double kGbPerGib = 1.073741824;
+  BOOST_TEST(gigabytes(load(shipped("gpt-oss-120b"), "")) == 60.8 * kGbPerGib, boost::test_tools::tolerance(0.005));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_modelled_is_refused_by_name) {
   BOOST_TEST(refusal(kAwq) == "accepted");
   BOOST_TEST(refusal(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})") ==

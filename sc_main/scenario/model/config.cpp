@@ -17,6 +17,7 @@ using transformer::ModelShape;
 constexpr std::size_t kLongestConfig = 1u << 20;
 constexpr std::uint32_t kGptWidening = 4;  // factor of the MLP's width if a GPT's config does not give it
 
+const Keys kQuantization{"quantization_config", "compression_config"};
 const Keys kExperts{"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"};
 const Keys kExpertsPerToken{"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_top_k"};
 const Keys kFfn{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"};
@@ -47,7 +48,10 @@ DataType config_data_type(const ModelConfig& config) {
 const Family& config_family(const ModelConfig& config) {
   const std::string type = config.text({"model_type"});
   if (const Family* family = family_of(type)) return *family;
-  config.refuse({"model_type"}, in_quotes(type) + " is not modelled" + suggestion(type, family_names()));
+  const std::string meant = meant_family(type);
+  config.refuse({"model_type"}, in_quotes(type) + " is not modelled" +
+                                    (meant.empty() ? "; accepted: " + joined(family_names())
+                                                   : " (did you mean " + in_quotes(meant) + "?)"));
 }
 
 /// A model_type decides whether the MLP is gated, whatever the activation. Without a model_type, the name of the
@@ -116,7 +120,7 @@ void read_experts(ModelShape& shape, const ModelConfig& config, const Family& fa
   if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0))
     shape.shared_ffn = *shared * shape.ffn;
   shape.shared_gate = shape.shared_ffn > 0 && type == "qwen2_moe";
-  shape.router_bias = type == "gpt_oss" || type == "glm4_moe";
+  shape.router_bias = type == "gpt_oss" || type == "glm4_moe" || type == "minimax_m2";
 }
 
 void read_ends(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
@@ -156,6 +160,16 @@ void read_norms(ModelShape& shape, const ModelConfig& config, const Family& fami
     config.refuse({"do_layer_norm_before"}, "norms only after attention and MLP are not modelled for this model_type");
 }
 
+/// NVIDIA's ModelOpt up to 0.29 wrote the formats of quantised weights into a file of their own; serving engines read it
+/// if the config says nothing (vLLM, transformers_utils/config.py, get_config).
+void read_quantization_beside(ModelConfig& config, const std::string& path, std::vector<std::string>& notes) {
+  const std::filesystem::path beside = std::filesystem::path(path).parent_path() / "hf_quant_config.json";
+  if (!std::filesystem::exists(beside)) return;
+  const std::string file = beside.string();
+  config.add_quantization(parse_json(read_file(file, {path, 0, 0}, "hf_quant_config.json", kLongestConfig), file));
+  notes.push_back(file + ": number formats of weights and KV cache, which " + path + " does not give");
+}
+
 }  // namespace
 
 Record<ModelSection> model_record() {
@@ -172,14 +186,15 @@ Record<ModelSection> model_record() {
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
                        const std::string& kv_dtype) {
   ModelConfig config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
-  if (config.has({"kv_lora_rank"})) config.refuse({"kv_lora_rank"}, "multi-head latent attention is not modelled");
-  if (config.has({"quantization_config", "compression_config"}) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
+  config.refuse_features();
+  LoadedModel model;
+  if (!config.has(kQuantization)) read_quantization_beside(config, path, model.notes);
+  if (config.has(kQuantization) && !dtype.empty() && dtype != "bf16" && dtype != "fp16")
     throw InputError(where, "model.dtype: " + dtype +
                                 ", but the config has quantised weights; all other weights must be bf16 or fp16");
   const Family& family = config_family(config);
   const std::string type = config.text({"model_type"});
   config.set_defaults(family);
-  LoadedModel model;
   ModelShape& shape = model.shape;
   shape.name = std::filesystem::path(path).stem().string();
   shape.layers = config.required_size({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, kMostLayers);
@@ -195,7 +210,8 @@ LoadedModel load_model(const std::string& path, const Origin& where, const std::
   shape.kv_dtype = shape.dtype;
   read_layers(shape, config, family);
   if (!kv_dtype.empty()) shape.kv_dtype = data_type(kv_dtype);
-  model.notes = config.judge_rest(path);
+  const std::vector<std::string> judged = config.judge_rest(path);
+  model.notes.insert(model.notes.end(), judged.begin(), judged.end());
   return model;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sc_main/scenario/table/words.h"
+
 namespace railyard::scenario {
 
 namespace {
@@ -56,7 +58,7 @@ std::vector<Family> llama_like() {
   f.sparse = SparseRule::step;
   f.defaults = {{"sliding_window", 4096}, {"max_window_layers", 28}};
   all.push_back(f);
-  f = llama({"qwen3", "qwen3_moe"});
+  f = llama({"qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_vl_moe_text"});
   f.qkv = f.output = kAttentionBias;
   f.qk_norm = QkNorm::per_head;
   f.window = WindowRule::from_layer;
@@ -80,6 +82,11 @@ std::vector<Family> llama_like() {
   f = llama({"deepseek"});
   f.qkv = f.output = kAttentionBias;
   f.sparse = SparseRule::first;
+  all.push_back(f);
+
+  f = llama({"minimax_m2"});
+  f.qk_norm = QkNorm::per_width;
+  f.qk_norm_key = "use_qk_norm";
   all.push_back(f);
 
   f = llama({"gpt_oss"});
@@ -219,10 +226,24 @@ const Family* family_of(const std::string& type) {
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
   for (const Family& family : families())
-    for (const std::string type : family.types)
-      if (!type.empty()) names.push_back(type);
+    for (const std::string name : family.types)
+      if (!name.empty()) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string meant_family(const std::string& type) {
+  const auto digits = [](const std::string& text) {
+    std::string found;
+    for (const char c : text)
+      if (c >= '0' && c <= '9') found += c;
+    return found;
+  };
+  const auto begins = [](const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; };
+  std::vector<std::string> alike;
+  for (const std::string& name : family_names())
+    if (digits(name) == digits(type) && !begins(name, type) && !begins(type, name)) alike.push_back(name);
+  return nearest(type, alike);
 }
 
 }  // namespace railyard::scenario

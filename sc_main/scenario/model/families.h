@@ -57,5 +57,8 @@ struct Family {
 /// The family of a model_type; for "", Llama's conventions. Null if the model_type is unknown.
 const Family* family_of(const std::string& type);
 std::vector<std::string> family_names();
+/// The model_type of which `type` seems to be a misspelling; "" if none. Another number or ending (llama4, nemotron_h) is
+/// the name of another architecture, not a misspelling.
+std::string meant_family(const std::string& type);
 
 }  // namespace railyard::scenario

@@ -184,18 +184,25 @@ const std::set<std::string>& named_keys() {
 
 struct Refused {
   const char* key;
-  const char* what;
+  const char* what;  ///< with its verb
 };
-constexpr Refused kRefused[] = {{"attention_chunk_size", "chunked attention"},
-                                {"add_cross_attention", "cross-attention"},
-                                {"block_configs", "layers of different shapes"},
-                                {"cross_attention_layers", "cross-attention"},
-                                {"is_encoder_decoder", "an encoder"},
-                                {"mamba_d_state", "state-space layers"},
-                                {"no_rope_layers", "layers of different positions"},
-                                {"num_kv_shared_layers", "layers that share KV"},
-                                {"pruned_heads", "layers with pruned heads"},
-                                {"sparse_attention", "sparse attention"}};
+constexpr Refused kRefused[] = {{"attention_chunk_size", "chunked attention is"},
+                                {"add_cross_attention", "cross-attention is"},
+                                {"block_configs", "layers of different shapes are"},
+                                {"cross_attention_layers", "cross-attention is"},
+                                {"hybrid_override_pattern", "state-space layers (Mamba) are"},
+                                {"index_topk", "sparse attention is"},
+                                {"is_encoder_decoder", "an encoder is"},
+                                {"kv_lora_rank", "multi-head latent attention is"},
+                                {"linear_num_key_heads", "linear attention is"},
+                                {"mamba_d_state", "state-space layers (Mamba) are"},
+                                {"mamba_num_heads", "state-space layers (Mamba) are"},
+                                {"no_rope_layers", "layers of different positions are"},
+                                {"num_kv_shared_layers", "layers that share KV are"},
+                                {"pruned_heads", "layers with pruned heads are"},
+                                {"q_lora_rank", "multi-head latent attention is"},
+                                {"sparse_attention", "sparse attention is"},
+                                {"ssm_state_size", "state-space layers (Mamba) are"}};
 
 bool is_off(const Node& node) {
   if (node.kind == Node::Kind::null) return true;
@@ -226,6 +233,19 @@ ModelConfig::ModelConfig(NodePtr root) {
   for (const char* part : {"attn_config", "ffn_config"})
     if (const NodePtr node = nested(nodes_.front(), part)) nodes_.push_back(node);
   if (text) nodes_.push_back(root);
+}
+
+void ModelConfig::add_quantization(const NodePtr& root) {
+  if (root->kind != Node::Kind::mapping) throw InputError(root->origin, "expected an object, got " + root->described());
+  const Entry* section = root->find("quantization");
+  if (!section || section->value->kind != Node::Kind::mapping)
+    throw InputError(section ? section->value->origin : root->origin,
+                     "quantization: expected an object, got " + (section ? section->value->described() : "nothing"));
+  std::shared_ptr<Node> beside = std::make_shared<Node>();
+  beside->kind = Node::Kind::mapping;
+  beside->origin = root->origin;
+  beside->entries.push_back({"quantization_config", section->origin, section->value});
+  nodes_.push_back(beside);
 }
 
 const Entry* ModelConfig::any_of(const Keys& keys) const {
@@ -280,14 +300,19 @@ void ModelConfig::refuse(const Keys& keys, const std::string& why) const {
   throw InputError(place(keys), (entry ? entry->key : std::string(keys.front())) + ": " + why);
 }
 
+void ModelConfig::refuse_features() const {
+  for (const NodePtr& node : nodes_)
+    for (const Entry& entry : node->entries)
+      for (const Refused& refused : kRefused)
+        if (entry.key == refused.key && !is_off(*entry.value))
+          throw InputError(entry.value->origin, entry.key + ": " + refused.what + " not modelled");
+}
+
 std::vector<std::string> ModelConfig::judge_rest(const std::string& file) const {
   std::vector<std::string> named, unknown, towers;
   for (const NodePtr& node : nodes_) {
     for (const Entry& entry : node->entries) {
       if (read_.count(entry.key) > 0 || is_off(*entry.value)) continue;
-      for (const Refused& refused : kRefused)
-        if (entry.key == refused.key)
-          throw InputError(entry.value->origin, entry.key + ": " + refused.what + " is not modelled");
       if (is_tower(entry.key)) {
         towers.push_back(entry.key);
       } else if (named_keys().count(entry.key) > 0 || is_dropout(entry.key)) {

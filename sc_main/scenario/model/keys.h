@@ -21,6 +21,11 @@ class ModelConfig {
   /// The mapping with the decoder's shape comes first: multimodal configs nest it; MPT and DBRX nest parts of it.
   explicit ModelConfig(NodePtr root);
 
+  /// @throws InputError if a key needs a feature that is not modelled, whatever the model_type
+  void refuse_features() const;
+  /// Adds the `quantization` of an hf_quant_config.json, as the quantization_config of a config without one.
+  /// @throws InputError if the file has no such section
+  void add_quantization(const NodePtr& root);
   /// Sets sizes that the family's configs can omit.
   void set_defaults(const Family& family) { defaults_ = family.defaults; }
 
@@ -40,7 +45,6 @@ class ModelConfig {
   [[noreturn]] void refuse(const Keys& keys, const std::string& why) const;
 
   /// Call after all reads. @return lines for users about keys that no code has read
-  /// @throws InputError if such a key needs a feature that is not modelled
   std::vector<std::string> judge_rest(const std::string& file) const;
 
  private:

@@ -288,7 +288,7 @@ bool read_weights(std::vector<LayerShape>& layers, ModelShape& shape, const Mode
   if (entry->value->kind != Node::Kind::mapping)
     throw InputError(entry->value->origin, entry->key + ": expected an object, got " + entry->value->described());
   const Section config{*entry->value, entry->key};
-  const std::string method = config.text("quant_method");
+  const std::string method = config.find("quant_algo") ? "modelopt" : config.text("quant_method");
   const Rules rules = read_rules(config, method, shape);
   const Formats formats(rules, config, shape.dtype);
   const std::vector<Names> mlp = mlp_names({"mlp", "mlp.shared_expert", "mlp.shared_experts"}),

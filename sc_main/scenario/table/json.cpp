@@ -1,7 +1,9 @@
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <unordered_set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -39,9 +41,28 @@ struct CountingIterator {
   bool operator!=(const CountingIterator& other) const { return at != other.at; }
 };
 
+/// Infinity and NaN, which Python's json module writes and JSON does not have: the parser reads zeros of their length.
+std::string without_words(const std::string& text) {
+  constexpr std::array<std::pair<const char*, const char*>, 2> kWords{{{"Infinity", "0.000000"}, {"NaN", "0.0"}}};
+  std::string plain = text;
+  bool in_string = false;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (in_string && plain[i] == '\\') {
+      ++i;
+    } else if (plain[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      for (const auto& [word, zeros] : kWords)
+        if (plain.compare(i, std::strlen(word), word) == 0) plain.replace(i, std::strlen(word), zeros);
+    }
+  }
+  return plain;
+}
+
 class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonBuilder(const std::string& text, const std::string& file) : text_(text), file_(file), reached_(text.data()) {}
+  JsonBuilder(const std::string& text, const std::string& file)
+      : written_(text), text_(without_words(text)), file_(file), reached_(text_.data()) {}
 
   NodePtr build() {
     const CountingIterator begin{text_.data(), &reached_}, end{text_.data() + text_.size(), &reached_};
@@ -57,8 +78,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     return leaf(Node::Kind::scalar, std::to_string(value), false);
   }
-  bool number_float(number_float_t, const string_t& written) override {
-    return leaf(Node::Kind::scalar, written, false);
+  bool number_float(number_float_t, const string_t& number) override {
+    return leaf(Node::Kind::scalar, written_.substr(token_start(false), number.size()), false);
   }
   bool string(string_t& value) override { return leaf(Node::Kind::scalar, value, true); }
   bool binary(binary_t&) override { return false; }
@@ -94,22 +115,24 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     return {file_, line_, column_};
   }
 
+  Origin token_origin(bool is_string) { return origin_at(token_start(is_string)); }
+
   /// The token just read starts after the last quote, or after the last character that cannot be part of a number or
   /// word.
-  Origin token_origin(bool is_string) {
+  std::size_t token_start(bool is_string) const {
     auto end = static_cast<std::size_t>(reached_ - text_.data());
     if (is_string) {
       std::size_t quote = end - 1;  // the closing one
       do {
         quote = text_.rfind('"', quote - 1);
       } while (quote != 0 && quote != std::string::npos && text_[quote - 1] == '\\');
-      return origin_at(quote);
+      return quote;
     }
     const char* const token = "+-.0123456789abcdefghijklmnopqrstuvwxyzE";
     std::size_t last = end;  // the parser reads one character beyond a number
     while (last > 0 && !std::strchr(token, text_[last - 1])) --last;
     while (last > 0 && std::strchr(token, text_[last - 1])) --last;
-    return origin_at(last);
+    return last;
   }
 
   bool leaf(Node::Kind kind, const std::string& text, bool is_string) {
@@ -155,7 +178,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     std::unordered_set<std::string> keys;
   };
 
-  const std::string& text_;
+  const std::string& written_;
+  const std::string text_;  ///< what the parser reads
   const std::string& file_;
   const char* reached_;
   NodePtr root_;
