@@ -1,17 +1,15 @@
 #include "sc_main/export_trace.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "base/input_error.h"
 #include "chakra.pb.h"
 #include "collective/collective.h"
+#include "sc_main/output_directory.h"
 #include "sc_main/scenario/execution_traces/chakra.h"
 #include "sc_main/scenario/execution_traces/own_attributes.h"
 
@@ -325,16 +323,13 @@ void TraceExport::write(const std::string& prefix) const {
   const std::string bytes = metadata.SerializeAsString();
   append_length(head, bytes.size());
   head += bytes;
-  const auto open = [](const std::string& path) {
-    std::ofstream stream(path, std::ios::binary);
-    if (!stream) throw InputError({"--export-et", 0, 0}, "cannot write " + path);
-    return stream;
-  };
+  OutputFiles out;
   for (std::uint32_t rank = 0; rank < files_.size(); ++rank)
-    open(scenario::chakra_file(prefix, rank)) << head << files_[rank].bytes;
+    out.write(scenario::chakra_file(prefix, rank), head + files_[rank].bytes);
   nlohmann::json groups = nlohmann::json::object();
   for (const auto& [ranks, name] : groups_) groups[name] = ranks.first;
-  open(prefix + ".groups.json") << groups.dump(1) << "\n";
+  out.write(prefix + ".groups.json", groups.dump(1) + "\n");
+  out.commit();
 }
 
 }  // namespace railyard

@@ -10,7 +10,7 @@ std::string exact_seconds(Time t) {
 void JobsCsv::open(const std::string& path, JobsLevel level) {
   level_ = level;
   if (level == JobsLevel::none) return;
-  out_ = std::make_unique<fmt::ostream>(fmt::output_file(path));
+  out_ = std::make_unique<OutputFile>(path);
   out_->print("name,kind,rank,start_s,end_s,queued_s,bytes\n");
 }
 

@@ -4,10 +4,9 @@
 #include <memory>
 #include <string>
 
-#include <fmt/os.h>
-
 #include "execution/job_record.h"
 #include "sc_main/command_line.h"
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -25,7 +24,7 @@ class JobsCsv : public execution::JobSink {
 
  private:
   JobsLevel level_ = JobsLevel::none;
-  std::unique_ptr<fmt::ostream> out_;
+  std::unique_ptr<OutputFile> out_;
   execution::JobSink* next_ = nullptr;
 };
 

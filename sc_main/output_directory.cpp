@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/input_error.h"
+#include "base/output.h"
 
 namespace railyard {
 
@@ -16,6 +17,8 @@ namespace fs = std::filesystem;
 namespace {
 
 Origin option(const std::string& target) { return Origin{"--out " + target, 0, 0}; }
+
+std::string partial(const std::string& name) { return fmt::format("{}.partial-{}", name, getpid()); }
 
 }  // namespace
 
@@ -29,15 +32,24 @@ OutputDirectory::OutputDirectory(const std::string& target) {
       throw InputError(option(target),
                        "contains files that are not the output of a run; accepted: a new or an empty directory");
   }
-  working_ = fmt::format("{}.partial-{}", target_, getpid());
+  working_ = partial(target_);
   std::error_code error;
+  for (path = path.parent_path(); !fs::exists(path, error) && path.has_filename(); path = path.parent_path())
+    created_.push_back(path.string());
   fs::create_directories(working_, error);
-  if (error) throw InputError(option(target), "cannot create the directory: " + error.message());
+  if (!error) return;
+  remove();
+  throw InputError(option(target), "cannot create the directory: " + error.message());
 }
 
 OutputDirectory::~OutputDirectory() {
+  if (!committed_) remove();
+}
+
+void OutputDirectory::remove() const {
   std::error_code ignored;
-  if (!committed_) fs::remove_all(working_, ignored);
+  fs::remove_all(working_, ignored);
+  for (const std::string& folder : created_) fs::remove(folder, ignored);  // unless others use it by now
 }
 
 void OutputDirectory::commit() {
@@ -52,6 +64,21 @@ void OutputDirectory::commit() {
     fs::remove_all(old);
   }
   committed_ = true;
+}
+
+OutputFiles::~OutputFiles() {
+  std::error_code ignored;
+  for (const File& file : files_) fs::remove(file.working, ignored);
+}
+
+void OutputFiles::write(const std::string& path, const std::string& content) {
+  const std::string working = partial(path);
+  write_file(working, content);
+  files_.push_back({path, working});
+}
+
+void OutputFiles::commit() {
+  for (; !files_.empty(); files_.pop_back()) fs::rename(files_.back().working, files_.back().path);
 }
 
 }  // namespace railyard

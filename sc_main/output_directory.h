@@ -1,8 +1,9 @@
-// The directory of --out. All files are written to a temporary directory, which replaces the old one in one step. So a
-// reader never sees half of a run, and a failed run keeps the old directory.
+// The outputs of a run: the directory of --out, and files outside it. All are written under temporary names, and get
+// their names when the run is over. So a reader never sees half of a run, and a failed run keeps the old files.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace railyard {
 
@@ -10,7 +11,7 @@ class OutputDirectory {
  public:
   /// @throws InputError if `target` cannot be created, or contains files that are not the output of a run
   explicit OutputDirectory(const std::string& target);
-  /// Removes the temporary directory, unless commit() was called.
+  /// Removes the temporary directory, and folders above it that were created for it, unless commit() was called.
   ~OutputDirectory();
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
@@ -20,8 +21,32 @@ class OutputDirectory {
   void commit();
 
  private:
+  void remove() const;
+
   std::string target_, working_;
+  std::vector<std::string> created_;  ///< folders above, the innermost first
   bool committed_ = false;
+};
+
+/// Files that belong together.
+class OutputFiles {
+ public:
+  OutputFiles() = default;
+  /// Removes the files that have no name yet.
+  ~OutputFiles();
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
+
+  /// @throws std::system_error
+  void write(const std::string& path, const std::string& content);
+  /// Gives all files their names. @throws std::system_error
+  void commit();
+
+ private:
+  struct File {
+    std::string path, working;
+  };
+  std::vector<File> files_;
 };
 
 }  // namespace railyard

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/input_error.h"
+#include "base/output.h"
 #include "sc_main/command_line.h"
 #include "sc_main/describe.h"
 #include "sc_main/explain_each.h"
@@ -132,23 +133,13 @@ std::uint64_t peak_rss_bytes() {
   return kib * 1024;
 }
 
-/// @throws std::system_error
-void write_text(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(), "cannot write " + path);
-}
-
 /// A reader that has left early (EPIPE) misses nothing that it wanted.
 /// @throws std::system_error if text for stdout was lost otherwise
 void flush_stdout() {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  if (errno != EPIPE)
-    throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(), "cannot write to stdout");
+  if (errno != EPIPE) cannot_write("to stdout", errno);
 }
 
 /// After all checks, so that an error is the only line.
@@ -160,7 +151,7 @@ void print_notes(const Options& options, const Scenario& scenario) {
 int run(const Options& options, const Scenario& scenario) {
   // Set before the first file: finished files are kept, partial files are removed.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) std::signal(signal, on_signal);
-  std::signal(SIGPIPE, SIG_IGN);  // the reader of stdout may exit before all files are written
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);  // a failed write tells enough
   std::unique_ptr<OutputDirectory> out;
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
@@ -173,9 +164,9 @@ int run(const Options& options, const Scenario& scenario) {
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
   if (out && !options.quiet) fmt::print(stderr, "{}", waveform_text(options, simulation));
   if (out) {
-    write_text(out->file("command.txt"), options.command + "\n");
-    write_text(out->file("scenario.yaml"), scenario.resolved);
-    write_text(out->file("machine.json"), json_text(describe(simulation)));
+    write_file(out->file("command.txt"), options.command + "\n");
+    write_file(out->file("scenario.yaml"), scenario.resolved);
+    write_file(out->file("machine.json"), json_text(describe(simulation)));
     simulation.workload().open_tables(*out);
     if (options.iterations) simulation.workload().open_iterations(*out);
   }
@@ -196,9 +187,10 @@ int run(const Options& options, const Scenario& scenario) {
       progress.tick(now);
       if (log) log->tick(now, progress);
       if (tracing) tracing->advance(now);
-      return interrupted == 0;
+      return interrupted == 0 && !OutputFailure::noted();
     });
   }
+  OutputFailure::check();
   if (tracing) tracing->finish(simulation.end(), why ? why->measures() : std::vector<probe::CriticalPath::Measure>());
   SimulatorFigures figures;
   figures.wall_s = std::chrono::duration<double>(Clock::now() - begun).count();
@@ -210,13 +202,14 @@ int run(const Options& options, const Scenario& scenario) {
   if (why && !options.quiet) std::cout << Why::table(why->results());
   if (out) {
     jobs.close();
-    write_text(out->file("summary.json"), json_text(results));
+    write_file(out->file("summary.json"), json_text(results));
     write_links_csv(simulation, out->file("links.csv"));
     simulation.workload().write_tables(*out);
     if (why) why->write(*out);
-    out->commit();
   }
+  OutputFailure::check();
   if (exported && simulation.workload().done()) exported->write(options.export_et);
+  if (out) out->commit();
   if (interrupted != 0) {
     fmt::print(stderr, "interrupted at {:.6f} s: {}\n", simulation.end().seconds(), simulation.workload().progress());
     return 128 + interrupted;
@@ -272,7 +265,7 @@ int do_as_asked(const Options& options, const char* platform) {
   }
   const Scenario scenario = options.scenario.empty() ? load_llmservingsim(options.llmservingsim, options.sets, platform)
                                                      : load_scenario(options.scenario, options.sets, platform);
-  if (!options.dump_scenario.empty()) write_text(options.dump_scenario, scenario.resolved);
+  if (!options.dump_scenario.empty()) write_file(options.dump_scenario, scenario.resolved);
   if (options.check) {
     JobsCsv none;
     Simulation all_but_run(scenario, none);

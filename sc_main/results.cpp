@@ -1,10 +1,10 @@
 #include "sc_main/results.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "sc_main/build_info.h"
+#include "sc_main/output_file.h"
 #include "sc_main/phase_use.h"
 
 namespace railyard {
@@ -185,7 +185,7 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
 }
 
 void write_links_csv(Simulation& simulation, const std::string& path) {
-  auto out = fmt::output_file(path);
+  OutputFile out(path);
   const PhaseUse& use = simulation.phase_use();
   out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s");
   const std::vector<TrafficClass> classes = simulation.workload().classes();

@@ -4,9 +4,11 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "base/input_error.h"
@@ -58,6 +60,25 @@ int convert(const std::string& from, const std::string& to) {
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return 127;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Whether the blocks of an FST file end where the file ends. The converter does not look whether its writes succeed.
+bool is_complete_fst(const std::string& path) {
+  constexpr std::uint64_t kLengthBytes = 8;  // big-endian, after a byte with the kind of the block; counts itself
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  std::uint64_t at = 0;
+  while (!error && file && at < size) {
+    file.seekg(static_cast<std::streamoff>(at + 1));
+    std::array<char, kLengthBytes> bytes{};
+    file.read(bytes.data(), bytes.size());
+    std::uint64_t length = 0;
+    for (const char byte : bytes) length = length << 8 | static_cast<unsigned char>(byte);
+    if (length < kLengthBytes || size - at <= length) return false;
+    at += 1 + length;
+  }
+  return !error && file && 0 < size;
 }
 
 }  // namespace
@@ -112,6 +133,8 @@ void Tracing::finish(Time end, const std::vector<probe::CriticalPath::Measure>& 
   if (const int status = convert(vcd_path_, fst_path_); status != 0)
     throw InputError(Origin{"--fst", 0, 0},
                      std::string(kConverter) + " failed with exit status " + std::to_string(status));
+  if (!is_complete_fst(fst_path_))
+    throw InputError(Origin{"--fst", 0, 0}, std::string(kConverter) + " left an incomplete file; is the disk full?");
   std::filesystem::remove(vcd_path_);
 }
 

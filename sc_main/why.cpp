@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "base/output.h"
 #include "sc_main/jobs_csv.h"
 
 namespace railyard {
@@ -202,7 +203,7 @@ std::string Why::table(const Value& results) {
   return text;
 }
 
-void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
+void Why::write_chain(OutputFile& out, const Measure& measure) const {
   std::unordered_map<const transport::PortCounters*, const LinkRow*> link_of;
   for (const LinkRow& row : links_) link_of[&row.counters()] = &row;
   for (const probe::Cause* piece : probe::chain(measure.chain, measure.from)) {
@@ -235,8 +236,8 @@ void Why::write_chain(fmt::ostream& out, const Measure& measure) const {
 }
 
 void Why::write(const OutputDirectory& out) const {
-  fmt::output_file(out.file("why.json")).print("{}", json_text(results()));
-  auto csv = fmt::output_file(out.file("why.csv"));
+  write_file(out.file("why.json"), json_text(results()));
+  OutputFile csv(out.file("why.csv"));
   csv.print("metric,number,job,from_s,to_s");
   for (const char* kind : transport::kCostKindNames) csv.print(",{}_s", kind);
   csv.print(",worst_link,worst_link_direction,worst_link_s\n");

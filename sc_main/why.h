@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <fmt/os.h>
 #include "probe/critical_path.h"
 #include "sc_main/link_table.h"
 #include "sc_main/output_directory.h"
+#include "sc_main/output_file.h"
 #include "sc_main/value.h"
 
 namespace railyard {
@@ -31,7 +31,7 @@ class Why {
     std::vector<std::size_t> rows;  ///< row numbers in the link table
   };
   Value result(const probe::CriticalPath::Measure& measure) const;
-  void write_chain(fmt::ostream& out, const probe::CriticalPath::Measure& measure) const;
+  void write_chain(OutputFile& out, const probe::CriticalPath::Measure& measure) const;
 
   Simulation& simulation_;
   const std::vector<LinkRow> links_;

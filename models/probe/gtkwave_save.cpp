@@ -1,11 +1,10 @@
 #include "probe/gtkwave_save.h"
 
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <stdexcept>
+
+#include "base/output.h"
 
 namespace railyard::probe {
 namespace {
@@ -124,12 +123,6 @@ std::string GtkwaveSave::str() const {
   return text + "[treeopen] railyard.\n[sst_width] 20\n[signals_width] 240\n[sst_expanded] 0\n" + traces_;
 }
 
-void GtkwaveSave::write(const std::string& path) const {
-  const std::string text = str();
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
-}
+void GtkwaveSave::write(const std::string& path) const { write_file(path, str()); }
 
 }  // namespace railyard::probe

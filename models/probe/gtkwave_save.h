@@ -58,7 +58,7 @@ class GtkwaveSave {
 
   /// The save file's text. @throws std::logic_error when a group was not ended
   std::string str() const;
-  /// @throws std::runtime_error when the file cannot be written
+  /// @throws std::system_error when the file cannot be written
   void write(const std::string& path) const;
 
  private:

@@ -55,7 +55,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
     bool large = false;
   };
 
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::system_error when the file cannot be created
   Timeline(const Config& config, transport::Assembly& fabric);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -78,7 +78,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   /// After the run: adds the longest chain of a metric, on a track of its own.
   void add_path(const CriticalPath::Measure& measure);
   /// Ends all open slices at `end`; also for an interrupted run.
-  /// @throws std::runtime_error if any part could not be written
+  /// @throws std::system_error if any part could not be written
   void finish(Time end);
 
  private:

@@ -11,7 +11,7 @@ namespace railyard::probe {
 
 class TimelineFile {
  public:
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::system_error when the file cannot be created
   explicit TimelineFile(const std::string& path) : events(path) {}
 
   /// The process of a device, added at the first call. @param label  added to its name at the first call

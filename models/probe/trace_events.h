@@ -38,7 +38,7 @@ class TraceEvents {
  public:
   enum class Flow : char { begin = 's', end = 'f' };
 
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::system_error when the file cannot be created
   explicit TraceEvents(const std::string& path);
   ~TraceEvents();
   TraceEvents(const TraceEvents&) = delete;
@@ -59,7 +59,7 @@ class TraceEvents {
   /// One end of an arrow. It is attached to the slice of the track that was written last and began at `at`.
   void flow(Flow what, TraceTrack track, Time at, std::uint64_t id);
 
-  /// @throws std::runtime_error when any part of the file could not be written
+  /// @throws std::system_error when any part of the file could not be written
   void close();
 
  private:
@@ -70,7 +70,7 @@ class TraceEvents {
 
   const std::string path_;
   gzFile file_ = nullptr;
-  bool failed_ = false;
+  int error_ = 0;  ///< the first error of the system; 0: none
   fmt::memory_buffer buffer_;
   std::uint32_t processes_ = 0, tracks_ = 0;
 };

@@ -52,7 +52,7 @@ static_assert(sizeof(VcdChange) == 16);
 
 class VcdFile {
  public:
-  /// Writes only changes from `from` to `last`. @throws std::runtime_error if the file cannot be created
+  /// Writes only changes from `from` to `last`. @throws std::system_error if the file cannot be created
   VcdFile(const std::string& path, Time from, Time last) : from_(from), last_(last), out_(path) {}
 
   /// Before start(). Signals are numbered from 0.
@@ -63,7 +63,7 @@ class VcdFile {
   /// @param texts  the buffer to which the offsets of texts refer
   /// @throws std::logic_error if an addition exceeds the range of its wire; complete instants stay in the file
   void take(const VcdChange* first, const VcdChange* last, std::string_view texts);
-  /// @throws std::runtime_error when any part of the file could not be written
+  /// @throws std::system_error when any part of the file could not be written
   void finish(Time end);
 
  private:

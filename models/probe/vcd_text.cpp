@@ -1,8 +1,6 @@
 #include "probe/vcd_text.h"
 
-#include <fcntl.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +8,8 @@
 #include <charconv>
 #include <cstring>
 #include <iterator>
-#include <stdexcept>
+
+#include "base/output.h"
 
 namespace railyard::probe {
 namespace {
@@ -92,11 +91,9 @@ VcdCode::VcdCode(std::uint32_t number) {
   text_[size_++] = '\n';
 }
 
-VcdText::VcdText(const std::string& path)
-    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)), buffer_(2 * kEnough) {
+VcdText::VcdText(const std::string& path) : path_(path), file_(open_output(path)), buffer_(2 * kEnough) {
   end_ = buffer_.data();
   limit_ = end_ + buffer_.size();
-  if (file_ < 0) throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
 }
 
 VcdText::~VcdText() {
@@ -189,6 +186,7 @@ void VcdText::write(bool more_follows) {
     left -= size;
   }
   error_ = pieces.write(file_);
+  if (error_ != 0) OutputFailure::note(path_, error_);
   end_ = buffer_.data();
 }
 
@@ -196,7 +194,7 @@ void VcdText::close() {
   write(false);
   if (::close(file_) != 0 && error_ == 0) error_ = errno;
   file_ = -1;
-  if (error_ != 0) throw std::runtime_error("cannot write " + path_ + ": " + std::strerror(error_));
+  if (error_ != 0) cannot_write(path_, error_);
 }
 
 }  // namespace railyard::probe

@@ -32,7 +32,7 @@ class VcdCode {
 
 class VcdText {
  public:
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::system_error when the file cannot be created
   explicit VcdText(const std::string& path);
   /// Writes what is left; errors are only reported by close().
   ~VcdText();
@@ -61,7 +61,7 @@ class VcdText {
     if (kEnough <= static_cast<std::size_t>(end_ - buffer_.data())) write();
   }
   void write(bool more_follows = true);  ///< the next write begins with a stamp
-  /// @throws std::runtime_error when any part of the file could not be written
+  /// @throws std::system_error when any part of the file could not be written
   void close();
 
  private:

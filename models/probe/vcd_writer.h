@@ -44,7 +44,7 @@ struct VcdWindow {
 
 class VcdWriter {
  public:
-  /// @throws std::runtime_error when the file cannot be created
+  /// @throws std::system_error when the file cannot be created
   explicit VcdWriter(const std::string& path, VcdWindow window = {});
   /// Writes the complete instants that are still buffered; errors are only reported by finish().
   ~VcdWriter();
@@ -92,7 +92,7 @@ class VcdWriter {
   void text_until(Signal string, Time when, std::string_view text);
 
   /// Writes changes up to `end`, and `end` as the last timestamp. Later changes are dropped.
-  /// @throws std::runtime_error if any part of the file could not be written
+  /// @throws std::system_error if any part of the file could not be written
   void finish(Time end);
 
  private:

@@ -71,7 +71,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     VcdWindow window;
     std::vector<std::string> class_names;  ///< by traffic class; empty name: not in use
   };
-  /// @throws std::runtime_error if the file cannot be created
+  /// @throws std::system_error if the file cannot be created
   explicit Waveform(const Config& config);
   Waveform(const Waveform&) = delete;
   Waveform& operator=(const Waveform&) = delete;
@@ -96,7 +96,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     vcd_.advance(now);
   }
   /// Writes all changes up to `end`, also for an interrupted run, and the view, which shows the whole run.
-  /// @throws std::runtime_error if any part could not be written
+  /// @throws std::system_error if any part could not be written
   void finish(Time end);
 
  private:

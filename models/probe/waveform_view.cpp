@@ -1,11 +1,8 @@
 // The view of a waveform in GTKWave: first the summary (tasks and SMs of every GPU, links that GPUs share), then every
 // server with all its signals, folded.
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <stdexcept>
 
+#include "base/output.h"
 #include "infiniband/ib_switch.h"
 #include "infiniband/nic.h"
 #include "nvlink/nvlink.h"
@@ -96,10 +93,7 @@ void Waveform::write_view(Time end) const {
   view.show(from_, end);
   view.write(view_path_);
 
-  std::ofstream texts(states_path_, std::ios::binary);
-  texts << kActivityTexts;
-  texts.close();
-  if (!texts) throw std::runtime_error("cannot write " + states_path_ + ": " + std::strerror(errno));
+  write_file(states_path_, kActivityTexts);
 }
 
 void Waveform::show_summary(GtkwaveSave& view) const {

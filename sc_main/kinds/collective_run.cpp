@@ -1,11 +1,11 @@
 #include "sc_main/kinds/collective_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "base/input_error.h"
 #include "collective/program.h"
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -217,7 +217,7 @@ std::string CollectiveRun::table() const {
 }
 
 void CollectiveRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("collectives.csv"));
+  OutputFile out(directory.file("collectives.csv"));
   out.print(
       "bytes,count,type,redop,root,time_us,algbw_gb_per_s,busbw_gb_per_s,algorithm,protocol,channels,iterations,first_"
       "entry_s,last_entry_s,end_s\n");

@@ -1,10 +1,10 @@
 // Runs workload.kind: disaggregated_prefill: its instances are placed on GPUs of the groups `prefill` and `decode`.
 #pragma once
 
-#include <fmt/os.h>
 #include "sc_main/kinds/prefill_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 
+#include "sc_main/output_file.h"
 #include "workload/inference/service.h"
 
 namespace railyard {
@@ -55,7 +55,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Se
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::inference::Service> service_;
   std::unique_ptr<PrefillFigures> figures_;
-  std::optional<fmt::ostream> requests_csv_;
+  std::optional<OutputFile> requests_csv_;
 };
 
 }  // namespace railyard

@@ -1,9 +1,9 @@
 #include "sc_main/kinds/kernel_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 
 #include "base/input_error.h"
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -212,7 +212,7 @@ std::string KernelRun::table() const {
 }
 
 void KernelRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("kernels.csv"));
+  OutputFile out(directory.file("kernels.csv"));
   out.print(
       "kernel,item,group,gpu,op,launch,dtype,m,n,k,groups,heads,kv_heads,head_dim,batch,tokens,context_tokens,width,"
       "copy_bytes,options,"

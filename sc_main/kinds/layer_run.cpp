@@ -1,13 +1,13 @@
 #include "sc_main/kinds/layer_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "base/input_error.h"
 #include "collective/tuner.h"
 #include "gpu/kernels/step_clock.h"
 #include "sc_main/kinds/kernel_arithmetic.h"
+#include "sc_main/output_file.h"
 #include "transformer/memory.h"
 #include "transformer/parameters.h"
 
@@ -253,7 +253,7 @@ std::string LayerRun::table() const {
 }
 
 void LayerRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("layer.csv"));
+  OutputFile out(directory.file("layer.csv"));
   out.print(
       "step,name,start_s,end_s,time_us,flops,hbm_bytes,tflops,gb_per_s,waves,tail_efficiency,limit,bytes,algorithm,"
       "protocol,channels\n");

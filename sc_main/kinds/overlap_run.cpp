@@ -1,10 +1,10 @@
 #include "sc_main/kinds/overlap_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "sc_main/kinds/kernel_run.h"
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -136,7 +136,7 @@ std::string OverlapRun::table() const {
 }
 
 void OverlapRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("overlap.csv"));
+  OutputFile out(directory.file("overlap.csv"));
   out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
   for (const MethodResult& r : bench_->results())
     out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name_of(r.method), r.time.seconds() * 1e6,

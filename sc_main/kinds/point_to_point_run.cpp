@@ -1,7 +1,8 @@
 #include "sc_main/kinds/point_to_point_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
+
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -210,7 +211,7 @@ std::string PointToPointRun::table() const {
 }
 
 void PointToPointRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("p2p.csv"));
+  OutputFile out(directory.file("p2p.csv"));
   out.print("measure,from,to,bytes,messages,time_s,gb_per_s,latency_us,messages_per_s\n");
   for (std::size_t i = 0; i < bench_->finished(); ++i) {
     const Point& p = bench_->points()[i];

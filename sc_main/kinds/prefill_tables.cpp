@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "sc_main/kinds/disaggregated_prefill.h"
@@ -57,7 +56,7 @@ const PrefillFigures& DisaggregatedPrefill::figures() const {
 }
 
 void DisaggregatedPrefill::open_tables(const OutputDirectory& directory) {
-  requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
+  requests_csv_.emplace(directory.file("requests.csv"));
   service_->add_sink(*this);
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(

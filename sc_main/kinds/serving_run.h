@@ -1,7 +1,6 @@
 // Runs workload.kind: serving: an engine with continuous batching on the GPUs of a group.
 #pragma once
 
-#include <fmt/os.h>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "sc_main/kinds/serving_log.h"
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
+#include "sc_main/output_file.h"
 #include "workload/inference/kv_memory.h"
 #include "workload/inference/service.h"
 
@@ -76,7 +76,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
   std::vector<std::uint32_t> blocks_;     ///< by instance
   std::unique_ptr<workload::inference::Service> service_;
-  std::optional<fmt::ostream> requests_csv_, iterations_csv_;
+  std::optional<OutputFile> requests_csv_, iterations_csv_;
   std::unique_ptr<ServingLog> log_;
   std::unique_ptr<ServingFigures> figures_;
 };

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "sc_main/jobs_csv.h"
@@ -17,7 +16,7 @@ std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 }  // namespace
 
 void ServingRun::open_tables(const OutputDirectory& directory) {
-  requests_csv_.emplace(fmt::output_file(directory.file("requests.csv")));
+  requests_csv_.emplace(directory.file("requests.csv"));
   service_->add_sink(*this);
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
@@ -50,7 +49,7 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
 }
 
 void ServingRun::open_iterations(const OutputDirectory& directory) {
-  iterations_csv_.emplace(fmt::output_file(directory.file("iterations.csv")));
+  iterations_csv_.emplace(directory.file("iterations.csv"));
   iterations_csv_->print("instance,iteration,start_s,end_s,tokens,prompts,decodes,running,waiting,blocks\n");
 }
 

@@ -1,9 +1,10 @@
 #include "sc_main/kinds/trace_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 #include <set>
+
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -183,7 +184,7 @@ std::string TraceRun::table() const {
 }
 
 void TraceRun::write_tables(const OutputDirectory& directory) {
-  auto out = fmt::output_file(directory.file("ranks.csv"));
+  OutputFile out(directory.file("ranks.csv"));
   out.print("rank,gpu,nodes,end_s,compute_s,exposed_s\n");
   for (std::size_t rank = 0; rank < gpus_.size(); ++rank) {
     const RankResult& r = player_->results()[rank];

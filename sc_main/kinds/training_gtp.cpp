@@ -1,6 +1,6 @@
 #include "sc_main/kinds/training_gtp.h"
 
-#include <fmt/os.h>
+#include "sc_main/output_file.h"
 
 namespace railyard {
 
@@ -43,7 +43,7 @@ GtpTimes gtp_times(const TrainingStep& step, std::uint32_t layers, double steps)
 }
 
 void write_gtp_table(const std::string& file, const TrainingStep& step, std::uint32_t layers, double steps) {
-  auto out = fmt::output_file(file);
+  OutputFile out(file);
   out.print("layer,use,transfers_s,exposed_s\n");
   for (std::uint32_t place = 0; place < layers + 2; ++place)
     for (std::uint32_t use = 0; use < DividedWeights::kUses; ++use) {

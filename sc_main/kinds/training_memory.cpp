@@ -11,7 +11,7 @@ using workload::training::PeakMemory;
 using workload::training::TrainingStep;
 
 MemoryTable::MemoryTable(const std::string& path, const MemoryPlan& plan, TrainingStep& step)
-    : plan_(plan), mesh_(step.mesh()), file_(fmt::output_file(path)) {
+    : plan_(plan), mesh_(step.mesh()), file_(path) {
   file_.print(
       "time_s,rank,event,slot,weights_bytes,gradients_bytes,optimizer_bytes,gathered_bytes,activations_bytes,"
       "recomputed_bytes,software_bytes,total_bytes\n");
@@ -29,7 +29,7 @@ void MemoryTable::on_memory(std::uint32_t rank, const HeldMemory& held, bool cla
 }
 
 void write_memory_peak(const std::string& path, const MemoryPlan& plan, const TrainingStep& step) {
-  auto file = fmt::output_file(path);
+  OutputFile file(path);
   file.print("rank,time_s,kind,virtual_stage,micro_batch,bytes\n");
   for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
     const PeakMemory& fixed = plan.peak(step.mesh().place(r, Dimension::pp));

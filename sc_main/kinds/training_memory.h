@@ -2,9 +2,9 @@
 // memory_peak.csv, what each rank holds at its peak.
 #pragma once
 
-#include <fmt/os.h>
 #include <string>
 
+#include "sc_main/output_file.h"
 #include "workload/training/training_step.h"
 
 namespace railyard {
@@ -20,7 +20,7 @@ class MemoryTable : private workload::training::MemoryListener {
 
   const workload::training::MemoryPlan& plan_;
   const workload::Mesh& mesh_;
-  fmt::ostream file_;
+  OutputFile file_;
 };
 
 /// @pre the run is over

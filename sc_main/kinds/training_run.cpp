@@ -1,12 +1,13 @@
 #include "sc_main/kinds/training_run.h"
 
 #include <fmt/format.h>
-#include <fmt/os.h>
 #include <algorithm>
 
 #include "base/input_error.h"
+#include "base/output.h"
 #include "gpu/kernels/flash_attention.h"
 #include "gpu/kernels/step_clock.h"
+#include "sc_main/output_file.h"
 #include "transformer/parameters.h"
 #include "workload/training/planned_step.h"
 #include "workload/training/schedule_gantt.h"
@@ -311,7 +312,7 @@ void TrainingRun::open_tables(const OutputDirectory& directory) {
 
 void TrainingRun::write_tables(const OutputDirectory& directory) {
   const workload::Mesh& mesh = step_->mesh();
-  auto ranks = fmt::output_file(directory.file("ranks.csv"));
+  OutputFile ranks(directory.file("ranks.csv"));
   ranks.print("rank,gpu,pp,tp,dp,step_s,kernels_s,bubble_s,host_s,optimizer_s");
   for (const TrafficClass c : classes()) ranks.print(",exposed_{}_s", name(c));
   for (const Dimension d : {Dimension::cp, Dimension::ep, Dimension::gtp})
@@ -335,7 +336,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   memory_csv_.reset();
   write_memory_peak(directory.file("memory_peak.csv"), *memory_, *step_);
   if (divides_weights()) write_gtp_table(directory.file("gtp.csv"), *step_, scenario_.model.layers, steps());
-  auto slots = fmt::output_file(directory.file("schedule.csv"));
+  OutputFile slots(directory.file("schedule.csv"));
   slots.print("rank,position,kind,virtual_stage,micro_batch\n");
   for (std::uint32_t p = 0; p < schedule_.ranks(); ++p)
     for (std::size_t i = 0; i < schedule_.slots[p].size(); ++i) {
@@ -343,7 +344,7 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
       slots.print("{},{},{},{},{}\n", p, i, name_of(slot.kind), slot.stage, slot.micro_batch);
     }
   // In the form that workload.schedule reads.
-  fmt::output_file(directory.file("schedule.txt")).print("{}", table_of(table_, schedule_text()));
+  write_file(directory.file("schedule.txt"), table_of(table_, schedule_text()));
 }
 
 RunKind training_run() { return run_kind<TrainingRun>(); }

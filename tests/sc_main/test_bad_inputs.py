@@ -1,6 +1,8 @@
 """Inputs that once crashed, hung or gave figures that mean nothing: each ends with a result or one line that says why not."""
 
 import json
+import os
+import resource
 import subprocess
 
 import pytest
@@ -118,3 +120,50 @@ def test_a_number_above_its_range_names_the_largest(tmp_path):
 def test_a_waveform_filter_that_matches_nothing_is_refused(tmp_path):
     status, line = ended("dgx_h100", COLLECTIVE, tmp_path, options=("--vcd", "--vcd-filter", "zzz*"))
     assert status == 2 and line.startswith("--vcd-filter: error: 'zzz*' matches no signal")
+
+
+def limited(command, largest_bytes, **options):
+    """A run in which a file grows no larger: a write beyond that fails, as on a full disk."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_bytes, largest_bytes)), **options)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    options = ["--quiet", "--vcd", "--vcd-level", "summary", "--timeline", "--jobs", "all", "--why"]
+    scenario = tiny(tmp_path)
+    assert run("plx_box", scenario, "--out", tmp_path / "whole", *options).returncode == 0
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "whole").iterdir()}
+    for size in sizes.values():
+        done = limited([BIN / "plx_box", scenario, "--out", tmp_path / "new" / "out", *options], size - 1)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+        named = done.stderr.partition("cannot write ")[2].partition(": File too large")[0].rpartition("/")[2]
+        assert sizes[named] >= size, done.stderr
+        assert not (tmp_path / "new").exists()
+    assert len(sizes) > 8
+
+
+def test_a_failed_write_keeps_the_files_of_the_run_before(tmp_path):
+    scenario = tiny(tmp_path, COLLECTIVE)
+    outputs = ["--quiet", "--out", tmp_path / "out", "--export-et", tmp_path / "et"]
+    assert run("dgx_h100", scenario, *outputs).returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    traces = [len(text) for path, text in before.items() if path.name.startswith("et.")]
+    for most in (max(traces) - 1, 10):
+        done = limited([BIN / "dgx_h100", scenario, "--quiet", "--export-et", tmp_path / "et"], most)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and "cannot write " in done.stderr, done.stderr
+    done = limited([BIN / "dgx_h100", scenario, *outputs], 2000)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("block, status", [(r"\0\0\0\0\0\0\0\0\010", 0), (r"\0\0\0\0\0\0\0\0\011", 2), ("", 2)])
+def test_a_converted_waveform_has_all_its_blocks(block, status, tmp_path):
+    converter = tmp_path / "bin" / "vcd2fst"  # the real one ends with status 0, even when its writes fail
+    converter.parent.mkdir()
+    converter.write_text(f"#!/bin/sh\nprintf '{block}' >\"$2\"\n")
+    converter.chmod(0o755)
+    words = [BIN / "dgx_h100", tiny(tmp_path, COLLECTIVE), "--quiet", "--vcd", "--fst", "--out", tmp_path / "out"]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, timeout=60,
+                          env=os.environ | {"PATH": f"{converter.parent}:{os.environ['PATH']}"})
+    assert done.returncode == status and done.stderr.count("\n") == (1 if status else 0), done.stderr
+    assert (tmp_path / "out" / "trace.fst").exists() == (status == 0)
