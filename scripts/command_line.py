@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import pathlib
+import sqlite3
 import sys
 from collections.abc import Iterator
 from typing import NoReturn
@@ -50,7 +51,15 @@ def one_line(program: str, *errors: type[Exception], complete: bool = False) -> 
     except run_files.Error as error:
         _end(f"{program}: error: {error}")
     except OSError as error:
-        _end(f"{program}: error: {error.filename}: {error.strerror}")
+        _end(f"{program}: error: {reason_of(error)}")
+    except sqlite3.Error as error:
+        _end(f"{program}: error: a database: {error}")
+
+
+def reason_of(error: OSError) -> str:
+    """`FILE: No space left on device`. A write to an open file does not tell the name."""
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {what}" if error.filename is not None else what
 
 
 def _end(message: str) -> NoReturn:

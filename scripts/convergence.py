@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 import summaries
-from command_line import BAD_INPUT, Parser, one_line
+from command_line import BAD_INPUT, Parser, one_line, reason_of
 
 try:
     from reporting import draw_lines, figures
@@ -40,7 +40,7 @@ def run(options, size, directory):
     try:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     except OSError as error:
-        raise RunFailed(f"convergence.py: error: {options.executable}: {error.strerror}", BAD_INPUT) from error
+        raise RunFailed(f"convergence.py: error: {reason_of(error)}", BAD_INPUT) from error
     if done.returncode != 0:
         status = done.returncode if done.returncode > 0 else 128 - done.returncode
         raise RunFailed(done.stderr.strip() or f"convergence.py: exit status {status}", status)
@@ -129,7 +129,7 @@ def main(arguments=None):
         try:
             draw(options.figure, rows, finest, f"{os.path.basename(options.scenario)}: {summary['model']} on {summary['platform']}")
         except OSError as error:
-            print(f"convergence.py: error: {options.figure}: {error.strerror}", file=sys.stderr)
+            print(f"convergence.py: error: {reason_of(error)}", file=sys.stderr)
             sys.exit(BAD_INPUT)
 
 

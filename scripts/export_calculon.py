@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from command_line import Parser, one_line
 
 try:
-    import yaml
+    import training_scenario
+    from sweeping.source import SweepError
 except ImportError as missing:
     sys.exit(f"export_calculon.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -45,19 +46,14 @@ class Scenario:
 
     def __init__(self, path: pathlib.Path, executables: pathlib.Path) -> None:
         self.path = path
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise self.error(str(error).splitlines()[0]) from error
-        self.workload = values.get("workload") if isinstance(values, dict) else None
-        if not isinstance(self.workload, dict) or self.workload.get("kind") != "training":
-            raise self.error("workload.kind: expected training")
+        values = training_scenario.read(path)
+        self.workload = values["workload"]
         for key, only in REFUSED.items():
             if self.workload.get(key, only) != only:
                 raise self.error(f"workload.{key}: Calculon has no {key}")
-        executable = executables.resolve() / str(values.get("platform"))
+        executable = executables.resolve() / values["platform"]
         if not os.access(executable, os.X_OK):
-            raise self.error(f"no platform executable '{values.get('platform')}' in {executables}")
+            raise self.error(f"no platform executable '{values['platform']}' in {executables}")
         self.explained = self._ask(executable, "--explain")
         self.machine = self._ask(executable, "--describe")
         self.model = values["model"]
@@ -145,7 +141,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    with one_line("export_calculon.py", ExportError):
+    with one_line("export_calculon.py", SweepError, complete=True), one_line("export_calculon.py", ExportError):
         scenario = Scenario(options.scenario, options.bin)
         files = {"app": app_of(scenario), "exe": exe_of(scenario), "system": system_of(scenario)}
         options.out.parent.mkdir(parents=True, exist_ok=True)

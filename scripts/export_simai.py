@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from command_line import Parser, one_line
 
 try:
-    import yaml
+    import training_scenario
+    from sweeping.source import SweepError
 except ImportError as missing:
     sys.exit(f"export_simai.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -41,13 +42,8 @@ class ExportError(Exception):
 
 
 def read(path: pathlib.Path) -> dict:
-    try:
-        scenario = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ExportError(f"{path}: {str(error).splitlines()[0]}") from error
-    workload = scenario.get("workload") if isinstance(scenario, dict) else None
-    if not isinstance(workload, dict) or workload.get("kind") != "training":
-        raise ExportError(f"{path}: workload.kind is {workload.get('kind') if isinstance(workload, dict) else None}; accepted: training")
+    scenario = training_scenario.read(path)
+    workload = scenario["workload"]
     for key, only in REFUSED.items():
         if workload.get(key, only) != only:
             raise ExportError(f"{path}: workload.{key}: the format has no {key}")
@@ -157,11 +153,11 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    with one_line("export_simai.py", ExportError):
+    with one_line("export_simai.py", SweepError, complete=True), one_line("export_simai.py", ExportError):
         scenario = read(options.scenario)
-        executable = options.bin.resolve() / str(scenario.get("platform"))
+        executable = options.bin.resolve() / scenario["platform"]
         if not os.access(executable, os.X_OK):
-            raise ExportError(f"{options.scenario}: no platform executable '{scenario.get('platform')}' in {options.bin}")
+            raise ExportError(f"{options.scenario}: no platform executable '{scenario['platform']}' in {options.bin}")
         text = workload_text(executable, options.scenario, scenario)
         options.out.write_text(text, encoding="utf-8")
 

@@ -21,7 +21,7 @@ import re
 
 import run_files
 import timeline_file
-from command_line import Parser
+from command_line import Parser, reason_of
 
 HOST_PID = 10_000  # above those of GPUs, which go by their number on the server
 HOST_THREAD = 1
@@ -187,7 +187,7 @@ def main(arguments=None):
         for number, rank in enumerate(ranks):
             write(out / f"rank{number}.json.gz", rank, number, len(ranks))
     except OSError as error:
-        parser.error(f"{out}: {error.strerror}")
+        parser.error(f"{out}: {reason_of(error)}")
     print(f"{out}: {len(ranks)} ranks")
 
 

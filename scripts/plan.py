@@ -27,12 +27,14 @@ import sweep as sweeps
 from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
+    import training_scenario
     import yaml
     from planning import decision, machine, references, simulate, space
     from planning.candidates import Candidates
     from planning.collectives import CollectiveError, Collectives
     from planning.estimate import Estimator
     from planning.explain import Explainer
+    from sweeping.source import SweepError
 except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
 
@@ -106,19 +108,9 @@ def datasheet(gpu: str, folder: pathlib.Path) -> str:
 def base_scenario(options: argparse.Namespace) -> dict:
     """The scenario of every mapping; paths are absolute."""
     if options.base:
-        with open(options.base, encoding="utf-8") as file:
-            try:
-                scenario = yaml.safe_load(file)
-            except yaml.YAMLError as error:
-                raise PlanError(f"{options.base}: {str(error).splitlines()[0]}") from error
-        kind = scenario.get("workload", {}).get("kind") if isinstance(scenario, dict) else None
-        if kind != "training":
-            raise PlanError(f"{options.base}: workload.kind is {kind}; accepted: training")
+        scenario = training_scenario.read(options.base)
         folder = options.base.resolve().parent
-        model = scenario.get("model")
-        if not isinstance(model, dict) or not isinstance(model.get("config"), str):
-            raise PlanError(f"{options.base}: model.config is missing")
-        model["config"] = str(folder / model["config"])
+        scenario["model"]["config"] = str(folder / scenario["model"]["config"])
         for group in machine.groups_of(scenario):
             group["gpu"] = datasheet(group["gpu"], folder)
         for axis in {*space.AXES, "dp", "sequence_parallel", "placement"} - {"gtp"}:  # its other keys stay
@@ -182,7 +174,10 @@ def plan(options: argparse.Namespace) -> int:
         text = yaml.safe_dump(scenario, sort_keys=False)
         if not base.exists() or base.read_text(encoding="utf-8") != text:
             base.write_text(text, encoding="utf-8")
-        facts = machine.facts_of(executable, base)
+        try:
+            facts = machine.facts_of(executable, base)
+        except machine.MachineError as error:
+            raise PlanError(f"{options.base}: {error}" if options.base else str(error)) from error
         explainer = Explainer(executable, base, options.out / EXPLAINED, options.jobs)
         question = machine.question(facts, scenario)
         question = replace(question, head_layers=explainer.head_layers(question))
@@ -226,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
+        with one_line("plan.py", SweepError, complete=True), one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
             sys.exit(plan(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -8,7 +8,11 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 
+import run_files
 from sweeping.identity import contents
+
+
+KEPT = "times of collectives; delete it to simulate them again"  # OUT/alone.json
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,8 @@ class Collectives:
         self.machine = {key: scenario[key] for key in ("schema_version", "platform", "machine") if key in scenario}
         self.machine["fabric"] = scenario.get("fabric", {}) | {"fidelity": "fluid"}  # large ones take a twentieth of the time
         self.base = [contents(str(executable)), self.machine]
-        kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
-        self.known = {key: Alone(**found) for key, found in kept.items()}
+        kept = run_files.json_file(store, {None: {"time_s": float, "channels": int}}, KEPT) if store.exists() else {}
+        self.known = {key: Alone(found["time_s"], found["channels"]) for key, found in kept.items()}
         self.asked = len(self.known)
 
     def alone(self, operation: str, gpus: tuple[int, ...], size: int) -> Alone:

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import run_files
 import runner
 from sweeping.identity import contents
 
@@ -34,6 +35,7 @@ from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 ANY_FIDELITY = {"fabric.fidelity": "fluid"}  # the answer does not depend on it, and a fluid machine is ready sooner
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # a third of the time of a question with many GPUs is page faults
+KEPT = "answers of an executable; delete it to ask again"  # OUT/explained.json
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
 
 
@@ -118,7 +120,7 @@ class Explainer:
     def __init__(self, executable: pathlib.Path, scenario: pathlib.Path, store: pathlib.Path, workers: int) -> None:
         self.executable, self.scenario, self.store, self.workers = executable, scenario, store, workers
         self.base = [contents(str(executable)), scenario.read_text(encoding="utf-8")]
-        self.known: dict[str, dict] = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+        self.known: dict[str, dict] = run_files.json_file(store, {None: {None: run_files.Any}}, KEPT) if store.exists() else {}
 
     def _key(self, settings: dict) -> str:
         return hashlib.sha256(json.dumps([self.base, settings], sort_keys=True).encode()).hexdigest()[:16]

@@ -287,3 +287,37 @@ def test_mappings_that_take_too_long_are_named(tmp_path):
     assert {run["mapping"]["tp"] for run in answer["not_simulated"]} == {8} and answer["winner"]["mapping"]["tp"] < 8
     page = (tmp_path / "out" / "decision.md").read_text()
     assert "## Selected, but not simulated" in page and "longer than the limit of wall time, 10 s |" in page
+
+
+TRAINING = "workload: {kind: training, seq_tokens: 128, global_batch: 8}\n"
+CONFIG = "model: {config: tiny.json}\n"
+
+
+@pytest.mark.parametrize("text, message", [
+    (b"platform: dgx_h100\n# \xff\n", "s.yaml: error: not UTF-8 text"),
+    (b"", "s.yaml: error: empty"),
+    (b"[]", "s.yaml:1:1: error: a scenario: expected a mapping"),
+    (b"a: [1", "s.yaml:1:6: error: not YAML: "),
+    (b"platform: dgx_h100\nworkload:\n", "s.yaml:2:10: error: workload: expected a mapping"),
+    (b"platform: dgx_h100\n", "s.yaml:1:1: error: workload: is missing"),
+    (b"workload: {kind: training}\n", "s.yaml:1:1: error: platform: is missing"),
+    (b"platform: dgx_h100\nworkload: {kind: serving}\n", "s.yaml:2:18: error: workload.kind is serving; accepted: training"),
+    ((TRAINING + "platform: dgx_h100\n").encode(), "s.yaml:1:1: error: model: is missing"),
+    ((TRAINING + CONFIG + "platform: ../dgx_h100\n").encode(), "s.yaml:3:11: error: platform: expected the name of an executable"),
+    ((CONFIG + "platform: dgx_h100\nworkload: {kind: training, global_batch: 8}\n").encode(), "s.yaml: workload.seq_tokens: is required"),
+])
+def test_a_base_that_is_no_scenario_is_refused_in_one_line(text, message, tmp_path, capsys):
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    (tmp_path / "s.yaml").write_bytes(text)
+    with pytest.raises(SystemExit) as end:
+        plan.main([str(word) for word in ("--base", tmp_path / "s.yaml", "--out", tmp_path / "out", "--bin", BIN)])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and message in said and said.count("\n") == 1, said
+    assert not (tmp_path / "out").exists()
+
+
+def test_kept_answers_that_are_damaged_are_named(tmp_path):
+    assert planned(tmp_path, "--top", "1", "--no-what-if", "--fix", "tp=8", "--fix", "pp=1").returncode == 0
+    (tmp_path / "out" / "explained.json").write_text("[1")
+    done = planned(tmp_path, "--top", "1", "--no-what-if", "--fix", "tp=8", "--fix", "pp=1")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "explained.json: not answers of an executable" in done.stderr, done.stderr
