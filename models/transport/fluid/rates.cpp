@@ -129,6 +129,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
   if (port.limit != 0) line = std::min(line, port.limit);
   for (const FluidPort::Member& m : port.reverse->members)
     line -= share_of(*m.flow, rule).rate * m.flow->way->crossings()[m.crossing].owed;
+  line = std::max(0.0, line);  // acks alone can fill a line that is much slower than the opposite direction
 
   const auto give = [&](const FluidPort::Member& m, double wire_offer) {
     FluidFlow& flow = *m.flow;
