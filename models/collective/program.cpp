@@ -63,6 +63,8 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
                                       : "collnet_direct needs several servers and machine.network.sharp: true";
     case Algorithm::pxn:
       if (op != Operation::all_to_all) return "pxn supports only all_to_all";
+      if (group.servers() == 1 || group.members_per_server() == 1)
+        return "pxn needs several servers with several ranks each, which relay for each other; use direct";
       return group.members_per_server() != 0 ? nullptr : "pxn needs the same number of ranks on every server";
   }
   return nullptr;

@@ -131,6 +131,18 @@ BOOST_AUTO_TEST_CASE(an_uneven_all_to_all_takes_as_long_as_its_busiest_member) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(pxn_needs_neighbours_that_relay_and_another_server) {
+  const CollectiveSpec spec = test::collective_of(Operation::all_to_all, Algorithm::pxn, 1000);
+  collective::Group group;
+  group.members.resize(4);
+  for (const std::vector<std::uint32_t>& server : {std::vector<std::uint32_t>{0, 0, 0, 0}, {0, 1, 2, 3}}) {
+    group.server = server;
+    BOOST_TEST((collective::unsupported(spec, group) != nullptr));
+  }
+  group.server = {0, 0, 1, 1};
+  BOOST_TEST((collective::unsupported(spec, group) == nullptr));
+}
+
 BOOST_AUTO_TEST_CASE(shares_need_one_number_for_each_member_of_an_all_to_all) {
   collective::Group group;
   group.members.resize(4);
