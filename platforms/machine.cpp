@@ -138,16 +138,19 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
     egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[beside].count > 1;
     return egress;
   }
+  const std::uint32_t gpus_each = spec_.board.gpus / spec_.board.trays;
+  const bool in_one_tray = from.server == to.server && from.slot / gpus_each == to.slot / gpus_each;
+  const GroupSpec& group = spec_.groups[from.group];
+  // Without peer access, bytes cross host memory; an operating system, and thus a host memory, does not leave its tray.
+  const bool in_one_host = group.gpu.pcie.p2p || in_one_tray || in_one_mesh(group, from.slot, to.slot);
   if (destination >= gpus_.size()) {
-    const std::uint32_t gpus_each = spec_.board.gpus / spec_.board.trays;
-    if (from.server == to.server && from.slot / gpus_each == to.slot / gpus_each) {
+    if (in_one_tray) {
       egress.via = gpu::Egress::Via::pcie;
       return has_lost_links_ ? way_left(source, destination, egress) : egress;
     }
     if (destination < first_free_window())
       throw std::logic_error("only GPUs of its tray copy to and from a host's memory");
-  } else if (from.server == to.server) {
-    const GroupSpec& group = spec_.groups[from.group];
+  } else if (from.server == to.server && in_one_host) {
     if (in_one_mesh(group, from.slot, to.slot)) {
       egress.via = gpu::Egress::Via::nvlink;
     } else if (!group.gpu.pcie.p2p) {

@@ -383,6 +383,15 @@ def test_a_lane_of_its_own_for_the_handoff_frees_the_activations(tmp_path):
     assert runs["own"]["metrics"]["ttft_s"] < runs["shared"]["metrics"]["ttft_s"]
 
 
+def test_gpus_of_different_trays_without_peer_access_use_their_nics(tmp_path):
+    """A host memory serves the GPUs of its own tray."""
+    (tmp_path / "s.yaml").write_text("workload: {kind: p2p, test: matrix, ranks: [0, 1, 4], p2p: false, copy_bytes: 1048576}\n")
+    succeed("gb200_nvl72", tmp_path / "s.yaml", "--quiet", "--out", tmp_path / "out")
+    carried = {row["name"]: int(row["bytes"]) for row in rows(tmp_path / "out" / "links.csv") if row["direction"] == "tx"}
+    assert carried["IB_Cable_N[0]"] > 1048576 and carried["Host_Memory_N[0]"] > 1048576
+    assert not any(carried[name] for name in carried if name.startswith("NVLink"))
+
+
 @pytest.mark.parametrize("network, switches", [("{sharp: true}", ["ib0"]), ("{sharp: true, kind: leaf_spine, spines: 1}", ["leaf0", "spine0"])])
 def test_switches_that_add_have_a_link_to_their_node(network, switches, tmp_path):
     text = f"machine: {{groups: {{node: {{servers: 2}}}}, network: {network}}}\nworkload: {{kind: collective, op: all_reduce, sizes_bytes: [1048576]}}\n"
