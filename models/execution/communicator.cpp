@@ -11,7 +11,9 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> st
       request_(request),
       fabric_(fabric),
       group_(collective::group_of(gpus())) {
-  if (size() > 1) collective::add_multicast_groups(group_, gpus(), fabric_);
+  if (size() == 1) return;
+  collective::add_multicast_groups(group_, gpus(), fabric_);
+  site();  // as NCCL does when it makes a communicator: what happens to links during the run changes no plan
 }
 
 Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
@@ -27,6 +29,7 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream,
       fabric_(fabric),
       group_(collective::folded_group_of(gpus(), members)) {
   collective::add_multicast_groups(group_, gpus(), fabric_);
+  site();
 }
 
 std::vector<gpu::Gpu*> Communicator::gpus() const {
