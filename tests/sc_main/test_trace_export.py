@@ -47,6 +47,15 @@ def test_the_import_of_an_export_ends_at_the_same_time(name, tmp_path):
     assert import_summary["metrics"]["end_s"] == run_summary["metrics"]["end_s"]
 
 
+@pytest.mark.parametrize("name", ["collective", "layer", "prefill"])
+def test_a_waveform_of_an_import_changes_nothing(name, tmp_path):
+    _, scenario = exported(tmp_path, name)
+    plain = imported(tmp_path, scenario, RUNS[name][0])["metrics"]
+    succeed(RUNS[name][0], scenario, "--out", tmp_path / "import", "--quiet", "--vcd")
+    assert summary(tmp_path / "import")["metrics"] == plain
+    assert (tmp_path / "import" / "trace.vcd").stat().st_size > 0
+
+
 def test_the_import_sends_the_same_bytes(tmp_path):
     run_summary, scenario = exported(tmp_path, "training")
     import_summary = imported(tmp_path, scenario, RUNS["training"][0])

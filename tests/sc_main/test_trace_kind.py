@@ -120,6 +120,34 @@ def test_sends_meet_their_receives_in_either_order(order, tmp_path):
     assert 4194304 / 450e9 < metrics["makespan_s"] < 4 * 4194304 / 450e9  # NVLink 4: 450 GB/s in each direction
 
 
+def ring_of_sends(count, size=1 << 18):
+    """Each rank sends to the next one, and then receives from the one before."""
+    return [[node(1, SEND, comm_dst=(rank + 1) % count, comm_size=size), node(2, RECV, data=[1], comm_src=(rank - 1) % count, comm_size=size)]
+            for rank in range(count)]
+
+
+def test_a_send_does_not_wait_for_its_receive(tmp_path):
+    """As in ASTRA-sim: a ring that sends before it receives takes the time of one hop."""
+    hop = play_chakra(tmp_path, [[node(1, SEND, comm_dst=1, comm_size=1 << 18)], [node(1, RECV, comm_src=0, comm_size=1 << 18)]])["makespan_s"]
+    # A receive ends when its bytes are there and the nodes before it are done.
+    late = [[node(1, SEND, comm_dst=1, comm_size=1 << 18)], [node(1, COMP, micros=500), node(2, RECV, data=[1], comm_src=0, comm_size=1 << 18),
+                                                             node(3, COMP, data=[2], micros=1)]]
+    assert play_chakra(tmp_path, late)["makespan_s"] == pytest.approx(501e-6, abs=1e-12)
+    early = [[node(1, COMP, micros=500), node(2, SEND, data=[1], comm_dst=1, comm_size=1 << 18)], [node(1, RECV, comm_src=0, comm_size=1 << 18)]]
+    assert play_chakra(tmp_path, early)["makespan_s"] == pytest.approx(500e-6 + hop, rel=1e-3)
+    assert play_chakra(tmp_path, ring_of_sends(4))["makespan_s"] == pytest.approx(hop, rel=0.3)
+
+
+def test_both_ends_can_begin_together(tmp_path):
+    """eager_sends: false, as ncclSend() and ncclRecv()."""
+    prefix = chakra.write(tmp_path, ring_of_sends(2))
+    line = refused(tmp_path, f"format: chakra, prefix: {prefix}, eager_sends: false")
+    assert "ranks wait for each other" in line and "workload.eager_sends: true" in line
+    late = [[node(1, SEND, comm_dst=1, comm_size=1 << 18)], [node(1, COMP, micros=500), node(2, RECV, data=[1], comm_src=0, comm_size=1 << 18)]]
+    prefix = chakra.write(tmp_path, late)
+    assert play(tmp_path, f"format: chakra, prefix: {prefix}, eager_sends: false")["makespan_s"] > 500e-6
+
+
 def test_loads_and_stores_cross_pcie(tmp_path):
     size = 1 << 28
     for kind in (MEM_LOAD, MEM_STORE):
@@ -200,8 +228,8 @@ def test_a_trace_whose_ranks_agree_runs_to_its_end(seed, tmp_path):
     ([[node(1, COMP)], [node(1, RECV, comm_src=0, comm_size=4)]], None, ["receive number 1 from rank 0", "has no send"]),
     ([[node(1, SEND, comm_dst=1, comm_size=4)], [node(1, RECV, comm_src=0, comm_size=8)]], None, ["receives 8 bytes", "sends 4"]),
     ([[node(1, SEND, comm_dst=0, comm_size=4)], [node(1, COMP)]], None, ["another rank"]),
-    ([[node(1, SEND, comm_dst=1, comm_size=4), node(2, COLL, data=[1], comm_type=0, comm_size=4)],
-      [node(1, COLL, comm_type=0, comm_size=4), node(2, RECV, data=[1], comm_src=0, comm_size=4)]], None, ["ranks wait for each other"]),
+    ([[node(1, COLL, comm_type=0, comm_size=4), node(2, SEND, data=[1], comm_dst=1, comm_size=4)],
+      [node(1, COLL, data=[2], comm_type=0, comm_size=4), node(2, RECV, comm_src=0, comm_size=4)]], None, ["ranks wait for each other"]),
     ([[node(1, COMP)] for _ in range(9)], None, ["9 ranks; there are 8 GPUs"]),
 ])
 def test_a_trace_that_cannot_run_is_one_line(ranks, groups, words, tmp_path):

@@ -25,7 +25,8 @@ std::vector<std::uint32_t> emitted_before(const TraceNode& node) {
 /// Finds who meets whom, and orders all ranks together.
 class Ordering {
  public:
-  explicit Ordering(const Trace& trace) : trace_(trace) {
+  Ordering(const Trace& trace, bool eager_sends) : trace_(trace) {
+    order_.eager_sends = eager_sends;
     for (const RankTrace& rank : trace.ranks) {
       first_.push_back(nodes_);
       nodes_ += trace.programs[rank.program].nodes.size();
@@ -93,7 +94,7 @@ class Ordering {
                                    more ? first : rank, both));
     }
     for (std::size_t k = 0; k < entered[0].size(); ++k) {
-      Meeting meeting{g, false, group.ranks, {}};
+      Meeting meeting{g, false, false, group.ranks, {}};
       for (std::uint32_t m = 0; m < group.ranks.size(); ++m) meeting.nodes.push_back(entered[m][k]);
       add(std::move(meeting));
     }
@@ -129,7 +130,7 @@ class Ordering {
           throw TraceError(to, r,
                            fmt::format("receives {} bytes, but {} of rank {} sends {}", node(to, r).bytes,
                                        text_of(node(from, s)), from, node(from, s).bytes));
-        add({0, true, {from, to}, {s, r}});
+        add({0, true, order_.is_eager(node(from, s)), {from, to}, {s, r}});
       }
     }
   }
@@ -144,14 +145,14 @@ class Ordering {
     waits_.resize(nodes_);
     missing_.resize(order_.meetings.size());
     for (std::size_t m = 0; m < missing_.size(); ++m)
-      missing_[m] = static_cast<std::uint32_t>(order_.meetings[m].ranks.size());
+      missing_[m] = order_.meetings[m].is_eager ? 1 : static_cast<std::uint32_t>(order_.meetings[m].ranks.size());
     for (const Program& program : trace_.programs) {
       auto& followers = followers_.emplace_back(program.nodes.size());
       for (std::uint32_t i = 0; i < program.nodes.size(); ++i)
         for (const std::uint32_t on : emitted_before(program.nodes[i])) followers[on].push_back(i);
     }
     each_node([&](std::uint32_t rank, std::uint32_t i, const TraceNode& n) {
-      waits_[first_[rank] + i] = static_cast<std::uint32_t>(emitted_before(n).size());
+      waits_[first_[rank] + i] = static_cast<std::uint32_t>(emitted_before(n).size()) + (awaits_send(rank, i) ? 1 : 0);
       if (waits_[first_[rank] + i] == 0) ready_.push({i, rank});
     });
     std::size_t done = 0;
@@ -162,10 +163,14 @@ class Ordering {
       if (m == Emission::kAlone) {
         if (node(rank, index).kind != NodeKind::none) order_.emissions.push_back({m, rank, index});
         done += emit(rank, index);
+      } else if (awaits_send(rank, index)) {
+        done += emit(rank, index);
       } else if (--missing_[m] == 0) {
         order_.emissions.push_back({m});
         const Meeting& meeting = order_.meetings[m];
-        for (std::size_t i = 0; i < meeting.ranks.size(); ++i) done += emit(meeting.ranks[i], meeting.nodes[i]);
+        const std::size_t members = meeting.is_eager ? 1 : meeting.ranks.size();
+        for (std::size_t i = 0; i < members; ++i) done += emit(meeting.ranks[i], meeting.nodes[i]);
+        if (meeting.is_eager) release(meeting.ranks[1], meeting.nodes[1]);
       }
     }
     if (done < nodes_) explain_cycle();
@@ -173,9 +178,19 @@ class Ordering {
 
   std::size_t emit(std::uint32_t rank, std::uint32_t index) {
     waits_[first_[rank] + index] = kEmitted;
-    for (const std::uint32_t follower : followers_[trace_.ranks[rank].program][index])
-      if (--waits_[first_[rank] + follower] == 0) ready_.push({follower, rank});
+    for (const std::uint32_t follower : followers_[trace_.ranks[rank].program][index]) release(rank, follower);
     return 1;
+  }
+
+  /// One of the nodes for which this node waits was emitted.
+  void release(std::uint32_t rank, std::uint32_t index) {
+    if (--waits_[first_[rank] + index] == 0) ready_.push({index, rank});
+  }
+
+  /// A receive of an eager exchange, which also waits for its send.
+  bool awaits_send(std::uint32_t rank, std::uint32_t index) const {
+    const TraceNode& n = node(rank, index);
+    return n.kind == NodeKind::receive && order_.is_eager(n);
   }
 
   /// Follows the reasons from a node that was not emitted, until one comes up again.
@@ -194,7 +209,11 @@ class Ordering {
       chain.push_back({rank, index});
       if (waits_[first_[rank] + index] != 0) {
         const std::vector<std::uint32_t> before = emitted_before(node(rank, index));
-        index = *std::find_if(before.begin(), before.end(), [&](std::uint32_t on) { return stuck(rank, on); });
+        const auto on = std::find_if(before.begin(), before.end(), [&](std::uint32_t n) { return stuck(rank, n); });
+        const Meeting* const meeting =
+            on == before.end() ? &order_.meetings[meeting_of(rank, index)] : nullptr;  // an eager exchange
+        index = meeting != nullptr ? meeting->nodes[0] : *on;
+        if (meeting != nullptr) rank = meeting->ranks[0];
       } else {  // it is ready, and a member of its meeting is not
         const Meeting& meeting = order_.meetings[meeting_of(rank, index)];
         for (std::size_t m = 0; m < meeting.ranks.size(); ++m) {
@@ -208,10 +227,16 @@ class Ordering {
     const auto start = std::find(chain.begin(), chain.end(), std::make_pair(rank, index));
     constexpr std::ptrdiff_t kShown = 8;
     std::string text = "ranks wait for each other: ";
-    for (auto at = start; at != chain.end() && at - start < kShown; ++at)
-      text += fmt::format("{} of rank {} waits for ", text_of(node(at->first, at->second)), at->first);
+    bool has_exchange = false;
+    for (auto at = start; at != chain.end(); ++at) {
+      const TraceNode& n = node(at->first, at->second);
+      has_exchange |= (n.kind == NodeKind::send || n.kind == NodeKind::receive) && !n.spec && !n.engine;
+      if (at - start < kShown) text += fmt::format("{} of rank {} waits for ", text_of(n), at->first);
+    }
     text +=
         chain.end() - start > kShown ? "more nodes" : fmt::format("{} of rank {}", text_of(node(rank, index)), rank);
+    if (has_exchange && !order_.eager_sends)
+      text += "; with workload.eager_sends: true, a send does not wait for its receive";
     throw TraceError(rank, index, text);
   }
 
@@ -284,6 +309,6 @@ void sort_nodes(Program& program) {
   nodes = std::move(sorted);
 }
 
-Order order_of(const Trace& trace) { return Ordering(trace).run(); }
+Order order_of(const Trace& trace, bool eager_sends) { return Ordering(trace, eager_sends).run(); }
 
 }  // namespace railyard::workload::execution_trace

@@ -24,8 +24,11 @@ struct TraceError : std::runtime_error {
 
 /// Nodes of several ranks that run as one.
 struct Meeting {
-  std::uint32_t group = 0;           ///< of a collective, in Trace::groups
-  bool is_exchange = false;          ///< a send and its receive
+  std::uint32_t group = 0;   ///< of a collective, in Trace::groups
+  bool is_exchange = false;  ///< a send and its receive
+  /// The send waits for nothing of the receiving rank: its bytes have a buffer there, as those of isend() have. The receive
+  /// is done when the bytes have arrived and the nodes for which it waits are done.
+  bool is_eager = false;
   std::vector<std::uint32_t> ranks;  ///< by member; of an exchange the sender and the receiver
   std::vector<std::uint32_t> nodes;  ///< by member
 };
@@ -40,6 +43,10 @@ struct Emission {
 struct Order {
   std::vector<Meeting> meetings;
   std::vector<Emission> emissions;  ///< nodes of kind none have none
+  bool eager_sends = false;
+
+  /// Whether this send or receive belongs to an eager exchange. Those of a run that Railyard exported wait as they did there.
+  bool is_eager(const TraceNode& node) const { return eager_sends && !node.spec && !node.engine; }
 };
 
 /// Sorts the nodes of a program topologically, smaller ids first, and lets dependencies on nodes of kind none pass
@@ -47,8 +54,9 @@ struct Order {
 void sort_nodes(Program& program);
 
 /// @pre the programs are sorted
+/// @param eager_sends  sends do not wait for their receives
 /// @throws TraceError: members of a group that disagree, a send without its receive, ranks that wait for each other
-Order order_of(const Trace& trace);
+Order order_of(const Trace& trace, bool eager_sends);
 
 /// A name for tables: other characters than those of ASCII, commas and quotes become _, and long names are cut.
 std::string plain_name(const std::string& name);

@@ -17,17 +17,28 @@ collective::CollectiveRequest request_of(TrafficClass traffic_class) {
 
 }  // namespace
 
+std::size_t TracePlayer::most_senders(const Trace& trace) {
+  std::size_t most = 0;
+  for (const Program& program : trace.programs)
+    for (const TraceNode& n : program.nodes)
+      if (n.kind == NodeKind::receive && !n.spec && !n.engine) most = std::max<std::size_t>(most, n.peer + 1);
+  return most;
+}
+
 std::vector<std::string> TracePlayer::streams(const Trace& trace) {
   std::vector<std::string> names{"compute", "host", "send", "receive", "store"};
   std::size_t groups = 0;
   for (const RankTrace& rank : trace.ranks) groups = std::max(groups, rank.groups.size());
   for (std::size_t g = 0; g < groups; ++g) names.push_back(fmt::format("comm{}", g));
-  for (const ExportedStream& stream : trace.streams) names.push_back(stream.name);
+  for (std::size_t p = 0; p < most_senders(trace); ++p) names.push_back(fmt::format("receive{}", p));
+  // An exported stream with the name of one of these is this stream.
+  for (const ExportedStream& stream : trace.streams)
+    if (std::find(names.begin(), names.end(), stream.name) == names.end()) names.push_back(stream.name);
   return names;
 }
 
 std::size_t TracePlayer::stream_of(const TraceNode& node, std::size_t usual) const {
-  return node.stream == 0 ? usual : own_streams_ + node.stream - 1;
+  return node.stream == 0 ? usual : exported_streams_[node.stream - 1];
 }
 
 std::uint64_t TracePlayer::jobs_of(const Order& order) {
@@ -46,13 +57,17 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
       executor_(executor),
       communicators_(spec.trace->groups.size()),
       results_(ranks_.size()),
-      own_streams_(streams(*spec.trace).size() - spec.trace->streams.size()),
       jobs_(jobs_of(*spec.order)) {
   const Trace& trace = *spec_.trace;
-  for (Rank* rank : ranks_)
-    for (std::size_t s = 0; s < trace.streams.size(); ++s)
-      rank->stream(own_streams_ + s).set_comm_priority(trace.streams[s].comm_priority);
+  const std::vector<std::string> names = streams(trace);
+  receive_streams_ = static_cast<std::size_t>(std::find(names.begin(), names.end(), "receive0") - names.begin());
+  for (const ExportedStream& stream : trace.streams) {
+    exported_streams_.push_back(
+        static_cast<std::size_t>(std::find(names.begin(), names.end(), stream.name) - names.begin()));
+    for (Rank* rank : ranks_) rank->stream(exported_streams_.back()).set_comm_priority(stream.comm_priority);
+  }
   for (const Meeting& meeting : spec_.order->meetings) {
+    if (meeting.is_exchange) pair(meeting);
     if (meeting.is_exchange || communicators_[meeting.group]) continue;
     const CommGroup& group = trace.groups[meeting.group];
     std::vector<Rank*> members;
@@ -111,7 +126,14 @@ void TracePlayer::start() {
 
 std::vector<JobRef> TracePlayer::after(std::uint32_t rank, std::uint32_t index) const {
   std::vector<JobRef> jobs;
-  for (const std::uint32_t on : node(rank, index).after) jobs.push_back(refs_[rank][on]);
+  for (const std::uint32_t on : node(rank, index).after) {
+    jobs.push_back(refs_[rank][on]);
+    const TraceNode& other = node(rank, on);
+    if (other.kind != NodeKind::receive || !spec_.order->is_eager(other)) continue;
+    // Its job is the arrival of the bytes, and does not wait for the nodes before the receive.
+    const std::vector<JobRef> more = after(rank, on);
+    jobs.insert(jobs.end(), more.begin(), more.end());
+  }
   return jobs;
 }
 
@@ -207,8 +229,9 @@ std::uint8_t TracePlayer::class_of(const Meeting& exchange) const {
 
 Communicator& TracePlayer::pair(const Meeting& exchange) {
   const std::uint32_t from = exchange.ranks[0], to = exchange.ranks[1];
-  const std::vector<std::size_t> streams{stream_of(node(from, exchange.nodes[0]), kSend),
-                                         stream_of(node(to, exchange.nodes[1]), kReceive)};
+  const TraceNode& receive = node(to, exchange.nodes[1]);
+  const std::size_t usual = exchange.is_eager ? receive_streams_ + receive.peer : std::size_t{kReceive};
+  const std::vector<std::size_t> streams{stream_of(node(from, exchange.nodes[0]), kSend), stream_of(receive, usual)};
   const std::uint8_t traffic_class = class_of(exchange);
   std::unique_ptr<Communicator>& pair = pairs_[{from, to, streams[0], streams[1], traffic_class}];
   if (!pair) {
@@ -233,11 +256,12 @@ void TracePlayer::emit_exchange(std::uint32_t number) {
   exchange.to = 1;
   exchange.bytes = n.bytes;
   if (n.engine) exchange.engine = n.engine->engine;
+  const std::vector<JobRef> sends_after = after(from, meeting.nodes[0]);
   refs_[from][meeting.nodes[0]] =
-      executor_.send(communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this,
-                     after(from, meeting.nodes[0]));
-  refs_[to][meeting.nodes[1]] = executor_.receive(
-      communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 1}), *this, after(to, meeting.nodes[1]));
+      executor_.send(communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 0}), *this, sends_after);
+  refs_[to][meeting.nodes[1]] =
+      executor_.receive(communicator, exchange, JobLabel::of(*this, Fields{kIsMeeting | number, 1}), *this,
+                        meeting.is_eager ? sends_after : after(to, meeting.nodes[1]));
 }
 
 std::pair<std::uint32_t, std::uint32_t> TracePlayer::place_of(const Fields& fields) const {

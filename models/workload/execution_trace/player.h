@@ -1,12 +1,14 @@
 // workload.kind: trace: runs an execution trace. All jobs are emitted at the start, in the order of order.h; then
 // dependencies and streams decide. A rank has a stream for compute nodes, one for work of its host, one each for sends,
-// receives and stores, and one for each of its groups, as NCCL's communicators have. Loads are in a stream of the host,
-// one for each rank.
+// receives and stores, and one for each of its groups, as NCCL's communicators have. The receives of eager exchanges have
+// a stream for each sender, so none waits behind bytes of another sender. Loads are in a stream of the host, one for each
+// rank.
 //
 //   compute     with a duration: it occupies the stream and nothing else, because the recorded duration holds all
 //               effects of sharing. By roofline: a kernel on all SMs; time = max(FLOPs / tensor rate, bytes / HBM rate)
 //   collective  as any collective: the library chooses algorithm and protocol, and bytes cross the fabric
-//   send        by SMs on both ends, like ncclSend() and ncclRecv()
+//   send        by SMs on both ends, like ncclSend() and ncclRecv(). Of an eager exchange (order.h), both ends begin when
+//               the sender can, and nodes after the receive also wait for those before it
 //   load, store a copy by a copy engine between the GPU and the memory of its host
 #pragma once
 
@@ -61,6 +63,8 @@ class TracePlayer : private JobClient, private JobNamer {
   void emit_alone(std::uint32_t rank, std::uint32_t index);
   void emit_collective(std::uint32_t number);
   void emit_exchange(std::uint32_t number);
+  /// Number of ranks from which a rank may receive.
+  static std::size_t most_senders(const Trace& trace);
   /// All members of a meeting as a collective.
   void emit_together(std::uint32_t number, Communicator& communicator, const collective::CollectiveSpec& spec);
   std::vector<JobRef> after(std::uint32_t rank, std::uint32_t index) const;
@@ -93,7 +97,8 @@ class TracePlayer : private JobClient, private JobNamer {
       pairs_;
   std::vector<std::vector<JobRef>> refs_;  ///< by rank and node, while jobs are emitted
   std::vector<RankResult> results_;
-  std::size_t own_streams_;  ///< index of the first stream of Trace::streams
+  std::size_t receive_streams_ = 0;            ///< index of the first stream of an eager exchange's receiver
+  std::vector<std::size_t> exported_streams_;  ///< by Trace::streams: index among streams()
   std::uint64_t jobs_ = 0, finished_ = 0;
   Time end_;
 };

@@ -23,6 +23,7 @@ struct ExecutionTraceSection {
   ExecutionTraceFormat format = ExecutionTraceFormat::chakra;
   std::optional<std::string> prefix, groups, file;
   DataType dtype = DataType::bf16;
+  bool eager_sends = true;
 };
 
 Record<ExecutionTraceSection> trace_record() {
@@ -42,6 +43,9 @@ Record<ExecutionTraceSection> trace_record() {
   r.add("file", &ExecutionTraceSection::file, "simai: file of the workload").is_path();
   r.choice("dtype", &ExecutionTraceSection::dtype, words_of(kDataTypeNames),
            "chakra: number format of compute nodes without a duration, which take the time of the GPU's roofline");
+  r.add("eager_sends", &ExecutionTraceSection::eager_sends,
+        "a send does not wait for its receive, as in ASTRA-sim and isend() of PyTorch; false: both begin together, as "
+        "ncclSend() and ncclRecv() do");
   return r;
 }
 
@@ -95,7 +99,7 @@ TraceSpec resolve(const ExecutionTraceSection& written, const Setting& setting) 
   }
   check_roofline(*trace, spec, setting);
   try {
-    spec.order = std::make_shared<Order>(order_of(*trace));
+    spec.order = std::make_shared<Order>(order_of(*trace, written.eager_sends));
   } catch (const TraceError& e) {
     throw InputError({paths[e.rank], 0, 0}, text_of(trace->nodes(e.rank)[e.node]) + ": " + e.what());
   }
