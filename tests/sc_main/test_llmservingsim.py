@@ -69,6 +69,49 @@ def test_the_scenario_that_it_becomes_gives_the_same_bytes(platform, folder):
     assert len(rows(folder / "a" / "requests.csv")) == 2
 
 
+def as_given(folder, platform, cluster, workload):
+    """The metrics of another workload on the machine that --links as-given makes."""
+    (folder / "c.json").write_text(json.dumps(cluster))
+    told = succeed(platform, *OPTIONS, "--links", "as-given", "--check", "--dump-scenario", "s.yaml", cwd=folder).stderr
+    assert "c.json: link_bw, link_latency: as given" in told
+    written = (folder / "s.yaml").read_text()
+    (folder / "p.yaml").write_text(f"{written[written.index('machine:'):written.index('workload:')]}workload: {workload}\n")
+    succeed(platform, "p.yaml", "--out", "p", "--quiet", cwd=folder)
+    return summary(folder / "p")["metrics"]
+
+
+# Two GPUs of a PCIe box: below one switch, and below different sockets.
+@pytest.mark.parametrize("platform, hardware, other", [("plx_box", "RTX4090", 1), ("plx_box", "RTX4090", 7), ("dgx_h100", "H100", 7), ("hgx_a100_4gpu", "A100", 3)])
+def test_links_as_given_are_alike_between_all_gpus(platform, hardware, other, folder):
+    given = json.loads(json.dumps(CLUSTER).replace("RTX4090", hardware)) | {"link_bw": 21.5, "link_latency": [3000, 3000]}
+    copies = as_given(folder, platform, given, f"{{kind: p2p, test: matrix, engine: sm, ranks: [0, {other}], copy_bytes: 50000000}}")
+    assert copies["unidirectional_gb_per_s"] == pytest.approx(21.5, rel=0.01)
+    one_hop = f"{{kind: collective, op: send_recv, sizes_bytes: [4], ranks: [0, {other}]}}"
+    times = [as_given(folder, platform, given | {"link_latency": ns}, one_hop)["time_s"]["4"] for ns in (3000, 23000)]
+    assert times[1] - times[0] == pytest.approx(20e-6, rel=1e-3)
+
+
+def test_a_run_says_which_gpus_it_took_and_what_lies_between_them(folder):
+    command = [*OPTIONS, "--check", "--dump-scenario", "s.yaml"]
+    told = succeed("plx_box", *command, cwd=folder).stderr
+    assert "c.json: instance0: GPUs 0 to 3, below one PCIe switch, without peer access: their bytes cross host memory" in told
+    wide = json.dumps(CLUSTER).replace('"tp_size": 2', '"tp_size": 4').replace("RTX4090", "L40S")
+    (folder / "c.json").write_text(wide)
+    assert "instance0: GPUs 0 to 7, below different sockets; " in succeed("plx_box", *command, cwd=folder).stderr
+    (folder / "c.json").write_text(wide.replace("L40S", "H100"))
+    assert "instance0: GPUs 0 to 7, joined by NVSwitches; " in succeed("dgx_h100", *command, cwd=folder).stderr
+
+
+def test_links_as_given_need_one_server_and_one_value(folder):
+    command = [*OPTIONS, "--links", "as-given"]
+    (folder / "c.json").write_text(json.dumps(CLUSTER | {"link_bw": [16, 32]}))
+    line = refusal(*command, cwd=folder)
+    assert line.startswith("c.json:1:") and "link_bw: '32' differs from the first dimension" in line
+    (folder / "c.json").write_text(json.dumps(CLUSTER).replace('"tp_size": 2, "pp_size": 2', '"tp_size": 4, "pp_size": 4'))
+    assert "--links as-given: error: needs all GPUs in one server; these instances take 2 servers" in refusal(*command, cwd=folder)
+    assert "accepted: platform, as-given" in refusal(*OPTIONS, "--links", "mine", cwd=folder)
+
+
 def test_files_and_options_must_fit_together(folder):
     scenario = folder / "s.yaml"
     succeed("plx_box", *OPTIONS, "--check", "--dump-scenario", scenario, cwd=folder)

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/import/cluster_links.h"
 #include "sc_main/scenario/import/instance.h"
 #include "sc_main/scenario/import/kv_blocks.h"
 #include "sc_main/scenario/import/names.h"
@@ -123,7 +124,7 @@ class Import {
   }
 
   void add_notes() {
-    note("link_bw, link_latency", "not used; links are those of " + platform_);
+    add_notes_on_links();
     note("cpu_mem", "not used; hosts are those of " + platform_);
     std::string memories = memory_text(engines_.front().gpu);
     if (engines_.front().gpu.name != engines_.back().gpu.name) memories += ", " + memory_text(engines_.back().gpu);
@@ -134,6 +135,41 @@ class Import {
     if (any_has("enable_local_offloading"))
       note("enable_local_offloading", "not used; kernels read weights from GPU memory");
     if (any_has("enable_block_copy")) note("enable_block_copy", "not used; every layer is simulated");
+  }
+  /// Which GPUs exchange bytes, and what lies between them: on a machine with PCIe this decides times.
+  void add_notes_on_links() {
+    const platforms::MachineSpec board = load_board(platform_);
+    if (options_.links_as_given) {
+      std::uint32_t gpus = 0;
+      for (const Engine& engine : engines_) gpus += engine.parallel.gpus();
+      if (!share_group_ || gpus > board.board.gpus)
+        throw InputError(option_origin("--links", "as-given"),
+                         "needs all GPUs in one server; these instances take " +
+                             std::to_string(share_group_ ? ceil_div(gpus, board.board.gpus) : engines_.size()) +
+                             " servers of " + platform_);
+      note("link_bw, link_latency",
+           "as given, between any two GPUs; NCCL's rules choose how collectives cross them, and its steps remain");
+      return;
+    }
+    note("link_bw, link_latency", "not used; links are those of " + platform_ + " (--links as-given uses them)");
+    std::uint32_t first = 0;
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      const std::uint32_t count = engines_[i].parallel.gpus(), start = share_group_ ? first : 0;
+      if (count > 1)
+        note_on_way("instance" + std::to_string(i), {start, count}, engines_[i].gpu, board,
+                    "; workload.instances." + std::to_string(i) + ".gpus takes others");
+      first += count;
+    }
+    if (engines_.size() > 1 && share_group_)
+      note_on_way("KV cache", {0, first}, engines_.front().gpu, board, "");
+    else if (engines_.size() > 1)
+      notes_.push_back(options_.cluster_config +
+                       ": KV cache: the instances are in different servers, joined by the network");
+  }
+  void note_on_way(const std::string& what, const GpuRange& gpus, const gpu::GpuDatasheet& gpu,
+                   const platforms::MachineSpec& board, const std::string& more) {
+    note(what, "GPUs " + std::to_string(gpus.first) + " to " + std::to_string(gpus.first + gpus.count - 1) + ", " +
+                   way_between(gpus, board, gpu) + more);
   }
   static std::string memory_text(const gpu::GpuDatasheet& gpu) {
     return gpu.name + ", " + number_text(gpu.hbm.gb_per_s) + " GB/s";
@@ -163,7 +199,10 @@ class Import {
       visible = std::max(visible, engine.gpu.hbm.visible_bytes());
     }
     Members keys{{"groups", mapping(place, groups)}};
-    if (needed > 0) keys.emplace_back("overrides", larger_memory(std::max(needed, visible)));
+    NodePtr overrides = needed > 0 ? larger_memory(std::max(needed, visible)) : nullptr;
+    if (options_.links_as_given)
+      overrides = joined(given_links(root_, load_board(platform_), engines_.front().gpu), overrides);
+    if (overrides != nullptr) keys.emplace_back("overrides", overrides);
     return mapping(place, keys);
   }
 

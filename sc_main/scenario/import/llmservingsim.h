@@ -25,9 +25,10 @@ struct KeyOption {
 /// LLMServingSim's options; paths are relative to the current directory.
 struct LlmServingSimOptions {
   std::string cluster_config, dataset;
-  std::string profile_root;  ///< folder of <hardware>/<model>/<variant>; "": times from datasheets
-  std::string models;        ///< folder of configs; "": the shipped ones
-  std::string num_reqs;      ///< "" or "0": the whole dataset
+  std::string profile_root;     ///< folder of <hardware>/<model>/<variant>; "": times from datasheets
+  std::string models;           ///< folder of configs; "": the shipped ones
+  std::string num_reqs;         ///< "" or "0": the whole dataset
+  bool links_as_given = false;  ///< link_bw and link_latency instead of the platform's links between GPUs
   std::vector<KeyOption> settings;
 };
 
@@ -36,7 +37,8 @@ struct ImportedScenario {
   std::vector<std::string> notes;  ///< one line for each key that has no effect
 };
 
-/// @param platform  its links, hosts and number of GPUs per server replace those of the cluster configuration
+/// @param platform  its hosts and number of GPUs per server replace those of the cluster configuration; so do its links,
+///                  unless options.links_as_given
 /// @throws InputError at the position in the cluster configuration, or at the option
 ImportedScenario import_llmservingsim(const LlmServingSimOptions& options, const std::string& platform);
 

@@ -1,6 +1,7 @@
 // Builds parts of a scenario's tree from values of other files. Each part has the place of the value from which it comes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -35,6 +36,22 @@ inline NodePtr mapping(const Origin& origin, const Members& members) {
   node->kind = Node::Kind::mapping;
   node->origin = origin;
   for (const auto& [key, value] : members) node->entries.push_back({key, value->origin, value});
+  return node;
+}
+
+/// Both mappings in one; where both have a key, its values are joined. @param more  null: none
+inline NodePtr joined(const NodePtr& one, const NodePtr& more) {
+  if (more == nullptr) return one;
+  auto node = std::make_shared<Node>(*one);
+  for (const auto& entry : more->entries) {
+    const auto same = std::find_if(node->entries.begin(), node->entries.end(),
+                                   [&](const auto& other) { return other.key == entry.key; });
+    if (same == node->entries.end()) {
+      node->entries.push_back(entry);
+    } else {
+      same->value = joined(same->value, entry.value);
+    }
+  }
   return node;
 }
 
