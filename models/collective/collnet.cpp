@@ -9,7 +9,7 @@
 // NVIDIA/nccl src/device/all_reduce.h.
 #include <algorithm>
 
-#include "collective/program.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -21,7 +21,8 @@ class CollnetDirect final : public Program {
       : Program(kThreads, group.members_per_server()),
         local_(group.members_per_server()),
         channels_(spec.channels),
-        vector_{0, spec.bytes} {
+        vector_{0, spec.bytes},
+        round_(round_bytes(spec, spec.channels)) {
     for (std::uint32_t place = 0; place < local_; ++place)
       if (group.is_head(place)) heads_.push_back(place);
     chunks_ = loops_of(spec, ceil_div(spec.bytes, heads()), spec.channels);
@@ -41,7 +42,7 @@ class CollnetDirect final : public Program {
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const std::uint32_t server = member / local_, me = member % local_, own = head_at(me);
-    const auto shard = [&](std::uint32_t head) { return vector_.part(heads(), head).part(chunks_, index); };
+    const auto shard = [&](std::uint32_t head) { return of_round(vector_.part(heads(), head), round_, index); };
     // Members but one, counted without it.
     const auto beside = [](std::uint32_t place, std::uint32_t of) { return place - (place > of ? 1 : 0); };
     switch (thread) {
@@ -82,6 +83,7 @@ class CollnetDirect final : public Program {
 
   std::uint32_t local_, channels_;
   Range vector_;
+  Bytes round_;
   std::vector<std::uint32_t> heads_;  ///< by number: their places
   std::uint32_t chunks_ = 1;
 };

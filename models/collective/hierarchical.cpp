@@ -1,6 +1,6 @@
 // The hierarchical all-reduce: reduce-scatter inside each server, ring all-reduce of the shards over the members with the
 // same place on their servers (their rail), all-gather inside each server. Chunks overlap: each part is a thread.
-#include "collective/program.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -15,6 +15,7 @@ class Hierarchical final : public Program {
         steps_(2 * (servers_ - 1)),
         channels_(spec.channels),
         vector_{0, spec.bytes},
+        round_(round_bytes(spec, spec.channels)),
         chunks_(loops_of(spec, ceil_div(spec.bytes, local_), spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
@@ -27,7 +28,7 @@ class Hierarchical final : public Program {
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const std::uint32_t server = member / local_, me = member % local_;
     const auto shard = [&](std::uint32_t local, std::uint32_t chunk) {
-      return vector_.part(local_, local).part(chunks_, chunk);
+      return of_round(vector_.part(local_, local), round_, chunk);
     };
     const auto to_all = [&](std::uint32_t target_thread, bool own) {
       for (std::uint32_t k = 1; k < local_; ++k) {
@@ -67,6 +68,7 @@ class Hierarchical final : public Program {
   static constexpr std::uint32_t kScatter = 0, kRail = 1, kGather = 2, kReceive = 3, kThreads = 4;
   std::uint32_t local_, servers_, steps_, channels_;
   Range vector_;
+  Bytes round_;
   std::uint32_t chunks_;
 };
 

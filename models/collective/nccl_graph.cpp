@@ -18,7 +18,7 @@ const Speeds kHopperInter{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.
 const Speeds kBlackwellIntra{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
 const Speeds kBlackwellInter{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
 
-constexpr std::uint32_t kMostGraphChannels = 32, kMostHeads = 32;
+constexpr std::uint32_t kMostGraphChannels = 32;
 constexpr double kSlowestSpeed = 0.1;  // of the single ring that is used if no speed of the list fits
 /// After a graph was found, the search tries the next speed only if it exceeds this share of the found speed.
 constexpr double kNextSpeedShare = 0.49;
@@ -52,7 +52,7 @@ std::uint32_t rings_at(const NcclLinks& links, double speed) {
 /// Number of heads that fit at a speed. A GPU receives the slice of each head from the switch, and as a head also the
 /// sum of its own slice.
 std::uint32_t heads_at(const NcclLinks& links, double speed) {
-  std::uint32_t most = std::min(kMostHeads, links.gpus);
+  std::uint32_t most = std::min(kNcclMostHeads, links.gpus);
   if (links.nics > 0) most = std::min(most, speed <= links.nic ? links.nics : 0);
   while (most > 0 && (most + 1) * speed > links.gpu) --most;
   return most;
@@ -107,7 +107,7 @@ NcclGraph tree_graph(const NcclLinks& links, const NcclGraph& rings) {
 
 NcclGraph nvls_graph(const NcclLinks& links) {
   NcclGraph best;
-  const std::uint32_t all = std::min(kMostHeads, links.gpus);
+  const std::uint32_t all = std::min(kNcclMostHeads, links.gpus);
   const Speeds& speeds = speeds_of(links);
   for (const double speed : speeds) {
     if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;

@@ -44,5 +44,9 @@ std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings);
 
 /// Most threads of a CTA, by protocol [Simple, LL, LL128], as in the enum.
 inline constexpr std::uint32_t kNcclMostThreads[] = {512, 512, 640};
+/// Most members of a server that are heads of an in-switch all-reduce (src/include/device.h, NCCL_MAX_NVLS_ARITY).
+inline constexpr std::uint32_t kNcclMostHeads = 32;
+/// Payload rate of a channel of rings in LL128, by NcclGeneration (src/graph/tuning.cc, perChMaxRingLL128Bws).
+inline constexpr double kNcclLl128GbPerS[] = {20, 20, 36.7, 34.5};
 
 }  // namespace railyard::collective

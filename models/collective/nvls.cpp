@@ -1,5 +1,5 @@
-// In-switch collectives (NVLink SHARP). Every member is the head of a slice of the vector. Each phase is a thread of
-// its own, so chunks overlap. For each chunk:
+// In-switch collectives (NVLink SHARP). Every member is the head of a slice of the vector; of an all-reduce, at most 32 members
+// of a server are heads. Each phase is a thread of its own, so chunks overlap. For each chunk:
 //
 //   scatter    copy the chunk of every head to the multicast buffer, and send a flag to the heads
 //   reduce     (head) when the flags of all members are there: read the sum of all copies through the switch
@@ -13,7 +13,8 @@
 // An all-reduce moves S(1 + 1/n) per member and direction. All-gather has no scatter and reduce; reduce-scatter has no
 // multicast. If vectors are registered with the switches, nothing is copied, members exchange flags only once, and threads
 // load what they store to the switch, or load sums from it.
-#include "collective/program.h"
+#include "collective/nccl_graph.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -27,6 +28,7 @@ class Nvls final : public Program {
         registered_(spec.registered),
         network_adds_(spec.algorithm == Algorithm::nvls),
         local_(group.members_per_server()),
+        heads_(spec.operation == Operation::all_reduce ? std::min(local_, kNcclMostHeads) : local_),
         servers_(group.servers()) {
     const std::uint32_t trees = trees_of(spec, group);
     for (std::uint32_t which = 0, from = 0; which < trees; ++which) {
@@ -34,15 +36,17 @@ class Nvls final : public Program {
       half.tree = BinaryTree::of(servers_, which);
       half.channels = spec.channels / trees + (which < spec.channels % trees ? 1 : 0);
       half.range = Range{0, spec.bytes}.parts(spec.channels, from, from + half.channels);
-      half.chunks = loops_of(spec, ceil_div(half.range.bytes, local_), half.channels);
+      half.round = round_bytes(spec, half.channels);
+      half.chunks = loops_of(spec, ceil_div(half.range.bytes, heads_), half.channels);
       from += half.channels;
     }
   }
 
   std::uint32_t channels(std::uint32_t thread) const override { return halves_[thread / kThreads].channels; }
-  std::uint32_t actions(std::uint32_t, std::uint32_t number) const override {
+  std::uint32_t actions(std::uint32_t member, std::uint32_t number) const override {
     if (local_ * servers_ == 1) return 0;
     const std::uint32_t chunks = halves_[number / kThreads].chunks, thread = number % kThreads;
+    if (member % local_ >= heads_ && thread != kScatter && thread != kGather) return 0;
     const bool reduces = operation_ != Operation::all_gather, gathers = operation_ != Operation::reduce_scatter;
     switch (thread) {
       case kScatter: return !reduces ? 0 : registered_ ? 1 : chunks;
@@ -54,7 +58,7 @@ class Nvls final : public Program {
     }
   }
 
-  bool turns() const override { return !network_adds_; }
+  bool turns() const override { return !network_adds_ && heads_ == local_; }
   Point turned(Point point, std::uint32_t by) const override {
     // One lane for each head.
     const std::uint32_t thread = point.thread % kThreads;
@@ -66,15 +70,15 @@ class Nvls final : public Program {
     const Half& half = halves_[number / kThreads];
     const std::uint32_t base = number / kThreads * kThreads, thread = number % kThreads;
     const std::uint32_t server = member / local_, head = member % local_;
-    const Range mine = half.range.part(local_, head).part(half.chunks, index);
+    const Range mine = head < heads_ ? of_round(half.range.part(heads_, head), half.round, index) : Range();
     const BinaryTree& tree = half.tree;
     action.continues = registered_ && index > 0;
     const auto on_server = [&](std::uint32_t s) { return s * local_ + head; };
     switch (thread) {
       case kScatter:
-        action.work_bytes = copied(mine.bytes * local_);
-        for (std::uint32_t k = 0; k < local_; ++k)
-          action.send_flag(server * local_ + (head + k) % local_, base + kReduce, head);
+        action.work_bytes = copied(all_bytes(half, index));
+        for (std::uint32_t k = 0; k < heads_; ++k)
+          action.send_flag(server * local_ + (head + k) % heads_, base + kReduce, head);
         break;
       case kReduce: {
         action.wait(0, local_, registered_ ? 1 : index + 1);
@@ -113,8 +117,8 @@ class Nvls final : public Program {
           action.wait(0, 1, index + 1);
           action.work_bytes = copied(mine.bytes);
         } else {
-          action.wait(0, local_, index + 1);
-          action.work_bytes = copied(mine.bytes * local_);
+          action.wait(0, heads_, index + 1);
+          action.work_bytes = copied(all_bytes(half, index));
         }
     }
   }
@@ -126,19 +130,24 @@ class Nvls final : public Program {
   struct Half {
     BinaryTree tree;
     std::uint32_t channels = 1, chunks = 1;
+    Bytes round = 0;  ///< round_bytes()
     Range range;
   };
   static std::uint32_t trees_of(const CollectiveSpec& spec, const Group& group) {
     return spec.algorithm == Algorithm::nvls_tree && group.servers() > 1 && spec.channels > 1 ? 2 : 1;
   }
 
+  /// Of all heads in a round.
+  Bytes all_bytes(const Half& half, std::uint32_t index) const {
+    return of_round(half.range.part(heads_, 0), half.round, index).bytes * heads_;
+  }
   Bytes copied(Bytes bytes) const { return registered_ ? 0 : bytes; }
   /// By the threads of a CTA, at the rate of a channel.
   Bytes loaded(Bytes bytes) const { return registered_ ? bytes : 0; }
 
   Operation operation_;
   bool registered_, network_adds_;
-  std::uint32_t local_, servers_;
+  std::uint32_t local_, heads_, servers_;
   std::vector<Half> halves_;
 };
 

@@ -7,7 +7,7 @@
 //         member sends the data of all members of its server for the destination as one message.
 #include <algorithm>
 
-#include "collective/program.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -53,6 +53,7 @@ class Direct final : public Program {
         channels_(spec.channels - spec.channels / members),  // the others copy the member's own part
         at_a_time_(std::max(kPeersAtATime, spec.channels)),
         messages_(spec, members),
+        round_(round_bytes(spec, std::max(1u, spec.channels / members))),
         pieces_(loops_of(spec, messages_.largest(), std::max(1u, spec.channels / members))) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
@@ -78,10 +79,11 @@ class Direct final : public Program {
   static constexpr std::uint32_t kSend = 0, kReceive = 1;
   std::uint32_t batches() const { return static_cast<std::uint32_t>(ceil_div(members_ - 1, at_a_time_)); }
   Range part_of(std::uint32_t from, std::uint32_t to, std::uint32_t piece) const {
-    return messages_.of(from, to).part(pieces_, piece);
+    return of_round(messages_.of(from, to), round_, piece);
   }
   std::uint32_t members_, channels_, at_a_time_;
   Messages messages_;
+  Bytes round_;
   std::uint32_t pieces_;
 };
 
@@ -142,6 +144,7 @@ class SendRecv final : public Program {
         channels_(spec.channels),
         one_way_(spec.one_way),
         vector_{0, spec.bytes},
+        round_(round_bytes(spec, spec.channels)),
         chunks_(loops_of(spec, spec.bytes, spec.channels)) {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
@@ -151,7 +154,7 @@ class SendRecv final : public Program {
     return members_ == 1 ? 0 : chunks_;
   }
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
-    const Range piece = vector_.part(chunks_, index);
+    const Range piece = of_round(vector_, round_, index);
     if (thread == 0) {
       action.send((member + 1) % members_, 1, 0, piece);
     } else {
@@ -164,6 +167,7 @@ class SendRecv final : public Program {
   std::uint32_t members_, channels_;
   bool one_way_;
   Range vector_;
+  Bytes round_;
   std::uint32_t chunks_;
 };
 

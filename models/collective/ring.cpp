@@ -8,7 +8,7 @@
 // r, so the NIC of every member carries one ring in and one ring out.
 #include <algorithm>
 
-#include "collective/program.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -19,6 +19,8 @@ struct Bundle {
   std::vector<std::uint32_t> position;  ///< by member
   std::uint32_t channels = 1;
   Range range;
+  Bytes round = 0;  ///< round_bytes()
+  Bytes slice = 0;  ///< of a full round, where slices are lines
   std::uint32_t loops = 1;
 };
 
@@ -32,6 +34,7 @@ class Ring final : public Program {
         steps_(spec.operation == Operation::all_reduce ? 2 * (members - 1) : members - 1),
         slices_(spec.slices),
         chain_(is_rooted(spec.operation)),
+        by_line_(spec.protocol != Protocol::simple),
         even_(even) {}
 
   std::uint32_t channels(std::uint32_t thread) const override { return bundles_[thread].channels; }
@@ -47,7 +50,7 @@ class Ring final : public Program {
     const std::uint32_t position = b.position[member];
     const std::uint32_t next = b.order[position + 1 == members_ ? 0 : position + 1];
     if (chain_) {
-      const Range piece = b.range.part(b.loops, index / slices_).part(slices_, index % slices_);
+      const Range piece = slice_of(b, of_round(b.range, b.round, index / slices_), index % slices_);
       action.continues = index % slices_ != 0;
       if (position > 0) action.wait(0, 1, index + 1);
       if (position + 1 < members_) {
@@ -62,11 +65,12 @@ class Ring final : public Program {
     const std::uint32_t in_loop = index - loop * per_loop;
     const std::uint32_t step = slices_ == 1 ? in_loop : in_loop / slices_;
     const std::uint32_t slice = in_loop - step * slices_;
+    action.continues = by_line_ && slice != 0;
     if (step > 0) action.wait(0, 1, (loop * steps_ + step - 1) * slices_ + slice + 1);
     const std::uint32_t chunk = (position + 2 * members_ - step) % members_;
     Range of_chunk = b.range.part(members_, chunk);
     if (even_) of_chunk.bytes = b.range.part(members_, 0).bytes;
-    const Range piece = of_chunk.part(b.loops, loop).part(slices_, slice);
+    const Range piece = slice_of(b, of_round(of_chunk, b.round, loop), slice);
     if (step < steps_) {
       action.send(next, thread, 0, piece);
     } else {
@@ -75,9 +79,13 @@ class Ring final : public Program {
   }
 
  private:
+  /// Lines of a short round are as long as others, but fewer. Simple divides each round.
+  Range slice_of(const Bundle& b, const Range& round, std::uint32_t slice) const {
+    return by_line_ ? of_round(round, b.slice, slice) : round.part(slices_, slice);
+  }
   std::vector<Bundle> bundles_;
   std::uint32_t members_, steps_, slices_;
-  bool chain_, even_;
+  bool chain_, by_line_, even_;
 };
 
 }  // namespace
@@ -106,7 +114,9 @@ std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& grou
     b.range = Range{0, spec.bytes}.parts(spec.channels, from_channel, from_channel + b.channels);
     from_channel += b.channels;
     const Bytes longest = is_rooted(spec.operation) ? b.range.bytes : ceil_div(b.range.bytes, n);
+    b.round = round_bytes(spec, b.channels);
     b.loops = loops_of(spec, longest, b.channels);
+    b.slice = ceil_div(b.round == 0 ? longest : std::min(b.round, longest), spec.slices);
   }
   return std::make_unique<Ring>(spec, std::move(bundles), n, group.folded());
 }

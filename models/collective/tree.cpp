@@ -5,7 +5,7 @@
 // as in rings.
 #include <algorithm>
 
-#include "collective/program.h"
+#include "collective/rounds.h"
 
 namespace railyard::collective {
 
@@ -18,6 +18,7 @@ struct Tree {
   std::vector<std::uint32_t> lane_at_parent;  ///< by member
   std::uint32_t channels = 1;
   Range range;
+  Bytes round = 0;  ///< round_bytes()
   std::uint32_t chunks = 1;
 };
 
@@ -54,7 +55,7 @@ class TreeProgram final : public Program {
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const Tree& t = trees_[thread / 2];
-    const Range piece = t.range.part(t.chunks, index);
+    const Range piece = of_round(t.range, t.round, index);
     const std::vector<std::uint32_t>& children = t.children[member];
     const bool root = t.parent[member] == BinaryTree::kNone;
     if (thread % 2 == 0) {  // up
@@ -114,6 +115,7 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
     t.channels = spec.channels / wanted + (w < spec.channels % wanted ? 1 : 0);
     t.range = Range{0, spec.bytes}.parts(spec.channels, from_channel, from_channel + t.channels);
     from_channel += t.channels;
+    t.round = round_bytes(spec, t.channels);
     t.chunks = loops_of(spec, t.range.bytes, t.channels);
   }
   return std::make_unique<TreeProgram>(std::move(trees), lanes, entries, group.members_per_server(),

@@ -304,3 +304,45 @@ BOOST_AUTO_TEST_CASE(channels_write_at_their_rate_and_hold_their_ctas) {
   spec.cost.channel_rate = gb(400);
   BOOST_TEST(run(spec, 2, link).fs() == (link.line(kBytes) + link.alpha() + gb(800).time_for(kBytes)).fs());
 }
+
+BOOST_AUTO_TEST_CASE(a_longer_vector_takes_no_less_time) {
+  // Chunks keep their size, and the last one is short: a byte more does not refill the pipeline with smaller chunks.
+  struct Graph {
+    Operation operation;
+    Algorithm algorithm;
+    std::uint32_t servers = 1;
+  };
+  constexpr Bytes kChunk = 64'000;
+  for (const Graph& graph : {Graph{Operation::broadcast, Algorithm::ring}, Graph{Operation::reduce, Algorithm::ring},
+                             Graph{Operation::all_reduce, Algorithm::ring}, Graph{Operation::all_gather, Algorithm::ring},
+                             Graph{Operation::all_reduce, Algorithm::tree, 2}, Graph{Operation::broadcast, Algorithm::tree},
+                             Graph{Operation::all_reduce, Algorithm::nvls}, Graph{Operation::all_reduce, Algorithm::nvls_tree, 2},
+                             Graph{Operation::all_reduce, Algorithm::hierarchical, 2},
+                             Graph{Operation::all_to_all, Algorithm::direct}, Graph{Operation::send_recv, Algorithm::direct}}) {
+    Time before;
+    for (Bytes chunks = 1; chunks <= 3; ++chunks) {
+      for (const Bytes more : {0, 8, 8000}) {
+        CollectiveSpec spec = chunked(graph.operation, graph.algorithm, kChunk, 2);
+        spec.bytes = 16 * kChunk * chunks + more;
+        spec.slots = 8;
+        spec.cost.step = Time::us(1);
+        const Time took = run(spec, 8, Link(), graph.servers, 0);
+        // Trees of two servers meet on links, in another order with another last chunk.
+        BOOST_TEST(took.seconds() >= before.seconds() * 0.99,
+                   name_of(graph.operation) << ' ' << name_of(graph.algorithm) << ' ' << spec.bytes);
+        before = took;
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_in_switch_all_reduce_has_32_heads) {
+  // Heads alone read sums and send them to all: of 36 members, the last four send nothing but flags.
+  CollectiveStar star(36, Link().direction(), 0);
+  CollectiveSpec spec = chunked(Operation::all_reduce, Algorithm::nvls, 4000);
+  spec.bytes = 32 * 36 * 1000;
+  star.run_once(spec);
+  const Bytes flags = 32 * collective::kFlagBytes * 9;
+  BOOST_TEST(star.sent(35) == spec.bytes + flags);                                   // operands
+  BOOST_TEST(star.sent(0) == spec.bytes + spec.bytes / 32 + flags - flags / 32);  // and the sums of its own slice
+}
