@@ -40,7 +40,6 @@ constexpr Bytes kPlateauBytes = 64;
 
 // By generation and [one server, two servers, more].
 constexpr double kLlMostGbPerS[4] = {39, 87.7, 141, 282};  // one server
-constexpr double kRingLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}};
 constexpr double kTreeLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
 constexpr double kTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
 constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
@@ -140,7 +139,7 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
   double gb_per_s = planned_gb_per_s(site, graph);
   if (protocol == Protocol::ll) gb_per_s = std::min(ll_most_gb_per_s(site, links.generation), 0.5 * gb_per_s);
-  if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kRingLl128GbPerS[g][scale]);
+  if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kNcclLl128GbPerS[g]);
   double latency_us = kRingBaseUs[p];
   if (rooted && site.servers == 1) {
     latency_us += hop.ring[p];  // if all channels run in the same direction

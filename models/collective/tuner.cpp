@@ -45,14 +45,26 @@ constexpr std::uint32_t kReceivingWarps = 9, kThreadsPerWarp = 32;
 // Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
 constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
 
-// Bytes on the wire for each byte in LL. Between two CPUs its stores count double: rings over eight RTX PRO 6000 carry 12.9
-// GB/s of them from socket to socket, and 24.7 GB/s of Simple's (aiconfigurator tables, 095f58a).
-constexpr std::uint32_t kLlWireBytes = 2, kLlFarWireBytes = 4;
+constexpr std::uint32_t kLlWireBytes = 2;  // for each byte in LL
+// Time of each further line of a step that its receiver polls in host memory: a read over PCIe. Rings over eight RTX PRO 6000
+// below two sockets take 1.3 to 1.6 us for each line of 4 KiB in each of two channels (aiconfigurator tables, 095f58a).
+constexpr double kHostLineNs = 1500;
 
 Time us(double value) { return Time::seconds(value * 1e-6); }
 
+/// Without peer access, and between two CPUs, NCCL's transport is shared memory of the host (src/transport/shm.cc).
+bool through_host(const Site& site) { return !site.nvlink && (!site.gpu->pcie.p2p || site.roots > 1); }
+
+/// Payload of a channel in LL128. The datasheet has the rate of each while all of them share a limit of their GPU; fewer
+/// channels run faster, up to the rate that NCCL plans for one.
+Rate ll128_rate(const gpu::GpuDatasheet& gpu, std::uint32_t channels) {
+  const double all = gpu.collective.ll128_gb_per_s * gpu.collective.channels;
+  const double one = kNcclLl128GbPerS[static_cast<std::size_t>(nccl_generation(gpu.architecture))];
+  return Rate::gb_per_s(std::min(std::max(gpu.collective.ll128_gb_per_s, one), all / channels));
+}
+
 /// Cost of the steps of a protocol on this GPU.
-StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
+StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t channels, std::uint32_t threads) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   const double width = static_cast<double>(threads) / kNcclMostThreads[static_cast<std::size_t>(protocol)];
   StepCost cost;
@@ -60,12 +72,12 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t threads) {
     case Protocol::ll:
       cost.step = Time::nanoseconds(c.ll_step_ns + c.ll_wide_step_ns * width);
       cost.line_bytes = kLlLineBytesPerThread * threads;
-      cost.line = Time::nanoseconds(c.ll_line_ns);
-      cost.wire_numerator = site.roots > 1 ? kLlFarWireBytes : kLlWireBytes;
+      cost.wire_numerator = kLlWireBytes;
+      cost.line = Time::nanoseconds(through_host(site) ? kHostLineNs : c.ll_line_ns);
       break;
     case Protocol::ll128:
       cost.step = Time::nanoseconds(c.ll128_step_ns);
-      cost.channel_rate = Rate::gb_per_s(c.ll128_gb_per_s);
+      cost.channel_rate = ll128_rate(*site.gpu, channels);
       cost.wire_numerator = 128;
       cost.wire_denominator = 120;
       break;
@@ -146,7 +158,7 @@ void plan_point_to_point(CollectiveSpec& spec, const CollectiveRequest& request,
   spec.protocol = parts.protocol;
   spec.channels = to_all ? std::min(parts.channels * site.ranks, point_to_point_channels(site)) : parts.channels;
   if (site.most_channels > 0) spec.channels = std::min(spec.channels, site.most_channels);
-  spec.cost = cost_of(site, spec.protocol, kReceivingWarps * kThreadsPerWarp);
+  spec.cost = cost_of(site, spec.protocol, spec.channels, kReceivingWarps * kThreadsPerWarp);
   if (to_all && spec.protocol == Protocol::simple) spec.cost.channel_rate = Rate::gb_per_s(c.p2p_gb_per_s);
   spec.cost.copy_rate = Rate::gb_per_s(c.p2p_copy_gb_per_s);
   spec.chunk_bytes = spec.protocol == Protocol::ll      ? kLlSlotBytes
@@ -172,7 +184,7 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
 
 /// The chunk of in-switch kernels: smaller if each head of each channel would have only a few chunks.
 Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
-  const Bytes heads = std::max(1u, site.ranks / site.servers);
+  const Bytes heads = std::clamp(site.ranks / site.servers, 1u, kNcclMostHeads);
   struct Rule {
     Bytes rounds, chunk;
   };
@@ -213,7 +225,7 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
   spec.algorithm = plan.algorithm;
   spec.protocol = plan.protocol;
   spec.channels = plan.channels;
-  spec.cost = cost_of(site, plan.protocol, plan.threads);
+  spec.cost = cost_of(site, plan.protocol, plan.channels, plan.threads);
   spec.slots = kSlots;
   const Bytes of_channel = spec.bytes / plan.channels;
   if (plan.algorithm == Algorithm::nvls || plan.algorithm == Algorithm::nvls_tree) {
@@ -235,11 +247,14 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : kLl128SlotBytes;
-    if (is_rooted(spec.operation)) {
-      // Every line has a flag of its own, so a chain forwards each line before the chunk is complete.
+    const bool ring_in_host = plan.algorithm == Algorithm::ring && plan.protocol == Protocol::ll && through_host(site);
+    if (is_rooted(spec.operation) || ring_in_host) {
+      // Every line has a flag of its own, so it is forwarded before the chunk is complete. Only where lines are slow does this
+      // count in other rings.
       const Bytes go =
           (plan.protocol == Protocol::ll ? kLlLineBytesPerThread : kLl128LineBytesPerThread) * plan.threads;
-      const Bytes chunk = std::min(spec.chunk_bytes, of_channel);
+      const Bytes share = is_rooted(spec.operation) ? of_channel : of_channel / site.ranks;
+      const Bytes chunk = std::min(spec.chunk_bytes, share);
       spec.slices = static_cast<std::uint32_t>(std::max<Bytes>(1, ceil_div(chunk, go)));
       spec.slots = kSlots * spec.slices;
     }

@@ -313,12 +313,13 @@ BOOST_AUTO_TEST_CASE(a_longer_vector_takes_no_less_time) {
     std::uint32_t servers = 1;
   };
   constexpr Bytes kChunk = 64'000;
-  for (const Graph& graph : {Graph{Operation::broadcast, Algorithm::ring}, Graph{Operation::reduce, Algorithm::ring},
-                             Graph{Operation::all_reduce, Algorithm::ring}, Graph{Operation::all_gather, Algorithm::ring},
-                             Graph{Operation::all_reduce, Algorithm::tree, 2}, Graph{Operation::broadcast, Algorithm::tree},
-                             Graph{Operation::all_reduce, Algorithm::nvls}, Graph{Operation::all_reduce, Algorithm::nvls_tree, 2},
-                             Graph{Operation::all_reduce, Algorithm::hierarchical, 2},
-                             Graph{Operation::all_to_all, Algorithm::direct}, Graph{Operation::send_recv, Algorithm::direct}}) {
+  for (const Graph& graph :
+       {Graph{Operation::broadcast, Algorithm::ring}, Graph{Operation::reduce, Algorithm::ring},
+        Graph{Operation::all_reduce, Algorithm::ring}, Graph{Operation::all_gather, Algorithm::ring},
+        Graph{Operation::all_reduce, Algorithm::tree, 2}, Graph{Operation::broadcast, Algorithm::tree},
+        Graph{Operation::all_reduce, Algorithm::nvls}, Graph{Operation::all_reduce, Algorithm::nvls_tree, 2},
+        Graph{Operation::all_reduce, Algorithm::hierarchical, 2}, Graph{Operation::all_to_all, Algorithm::direct},
+        Graph{Operation::send_recv, Algorithm::direct}}) {
     Time before;
     for (Bytes chunks = 1; chunks <= 3; ++chunks) {
       for (const Bytes more : {0, 8, 8000}) {
@@ -343,6 +344,6 @@ BOOST_AUTO_TEST_CASE(an_in_switch_all_reduce_has_32_heads) {
   spec.bytes = 32 * 36 * 1000;
   star.run_once(spec);
   const Bytes flags = 32 * collective::kFlagBytes * 9;
-  BOOST_TEST(star.sent(35) == spec.bytes + flags);                                   // operands
+  BOOST_TEST(star.sent(35) == spec.bytes + flags);                                // operands
   BOOST_TEST(star.sent(0) == spec.bytes + spec.bytes / 32 + flags - flags / 32);  // and the sums of its own slice
 }
