@@ -205,14 +205,6 @@ def test_a_refused_plan_leaves_earlier_results_as_they_were(tmp_path):
         assert result.returncode == 2 and {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before, result.stderr
 
 
-def test_a_base_without_a_model_is_refused(tmp_path, capsys):
-    for model in ("", "model: 3\n"):
-        (tmp_path / "s.yaml").write_text(f"schema_version: 1\nplatform: dgx_h100\nmachine: 3\n{model}workload: {{kind: training, seq_tokens: 4096, global_batch: 16}}\n")
-        with pytest.raises(SystemExit) as stopped:
-            plan.main(["--base", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out")])
-        assert stopped.value.code == 2 and capsys.readouterr().err.endswith("s.yaml: model.config is missing\n") and not (tmp_path / "out").exists()
-
-
 def test_a_datasheet_of_the_user_is_found_from_any_folder(tmp_path, monkeypatch):
     """Beside the caller, or beside the base scenario."""
     base = {"schema_version": 1, "platform": "plx_box", "model": {"config": "tiny.json"}, "machine": {"groups": {"node": {"gpu": "my.yaml"}, "spare": {}}},
@@ -303,6 +295,8 @@ CONFIG = "model: {config: tiny.json}\n"
     (b"workload: {kind: training}\n", "s.yaml:1:1: error: platform: is missing"),
     (b"platform: dgx_h100\nworkload: {kind: serving}\n", "s.yaml:2:18: error: workload.kind is serving; accepted: training"),
     ((TRAINING + "platform: dgx_h100\n").encode(), "s.yaml:1:1: error: model: is missing"),
+    ((TRAINING + "platform: dgx_h100\nmachine: 3\nmodel: 3\n").encode(), "s.yaml:4:8: error: model: expected a mapping"),
+    ((TRAINING + "platform: dgx_h100\nmodel: {}\n").encode(), "s.yaml:3:8: error: model.config: is missing"),
     ((TRAINING + CONFIG + "platform: ../dgx_h100\n").encode(), "s.yaml:3:11: error: platform: expected the name of an executable"),
     ((CONFIG + "platform: dgx_h100\nworkload: {kind: training, global_batch: 8}\n").encode(), "s.yaml: workload.seq_tokens: is required"),
 ])
