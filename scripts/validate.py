@@ -10,7 +10,8 @@
 Rules turn every row of the tables (by default those of validation/) into a scenario. Rows that differ only in size run together. Errors
 are reported by system, operation and size: <=64KiB, <=4MiB, >4MiB; rows M of matrix products; tokens S or bytes of KV cache of
 attention. error = predicted/measured - 1 in the row's own metric; bias is its mean. A row without a rule is skipped, and a row whose
-measurement cannot be compared with a model is set aside, both with the reason in rows.csv. --list shows each row's scenario, or the reason, and runs nothing.
+measurement cannot be compared with a model is set aside, both with the reason in rows.csv. The coverage, the share of the rows that have a
+scenario, stands beside the errors, with the reasons of the others. --list shows each row's scenario, or the reason, and runs nothing.
 
 --out DIR keeps each run as soon as it is over. Ctrl-C ends the validation and writes the rows that are over; the same command goes on. A run
 is done again only if its scenario, an input or the executable has changed.
@@ -52,7 +53,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     parser.add_argument("validation_class", choices=list(CLASSES), metavar="CLASS", help="class of rows: " + ", ".join(CLASSES))
     parser.add_argument("--rows", nargs="+", action="extend", metavar="FILE", help="tables of rows (default: those of validation/)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON; with --list, the coverage")
     parser.add_argument("--orderings", action="store_true",
                         help="class training: print how often the model says which of two mappings of a step is faster, in place of errors")
     parser.add_argument("--list", action="store_true", help="print each row's group and scenario, or why it is skipped; run nothing")
@@ -74,8 +75,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--llmservingsim is for class serving")
     if options.orderings and options.validation_class != "training":
         parser.error("--orderings is for class training")
-    if options.list and (options.json or options.out or options.digest):
-        parser.error("--list runs nothing; it goes without --json, --out and --digest")
+    if options.list and (options.out or options.digest):
+        parser.error("--list runs nothing; it goes without --out and --digest")
     return options
 
 
@@ -104,16 +105,18 @@ def print_table(name: str, outcomes: Sequence[comparison.Outcome]) -> None:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
         print(f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(line[1:], widths[1:])))
+    print("\n".join(report.coverage_lines(outcomes)))
 
 
 def print_list(outcomes: Sequence[comparison.Outcome]) -> None:
-    """A line for each row: its group, the platform and the scenario of each candidate; or the reason why it is skipped."""
+    """A line for each row: its group, the platform and the scenario of each candidate; or the reason why it is skipped. Then the coverage."""
     for outcome in outcomes:
         if outcome.skipped:
             print(f"{outcome.row['id']}  {'set aside' if outcome.set_aside else 'skipped'}: {outcome.skipped}")
             continue
         for one in outcome.experiment.candidates:
             print(f"{outcome.row['id']}  {outcome.group}  {one.platform}  {json.dumps(one.scenario)}")
+    print("\n".join(report.coverage_lines(outcomes)))
 
 
 def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outcomes: Sequence[comparison.Outcome]) -> None:
@@ -142,7 +145,10 @@ def validate(options: argparse.Namespace) -> None:
     files = options.rows or [str(TABLES / table) for table in validation_class.TABLES]
     outcomes = chosen(options, comparison.map_rows(validation_class, [row for file in files for row in rows.read(file)]))
     if options.list:
-        print_list(outcomes)
+        if options.json:
+            print(json.dumps(comparison.coverage(outcomes), indent=2))
+        else:
+            print_list(outcomes)
         return
     points = comparison.assign_points(validation_class, outcomes)
     if points and not any((pathlib.Path(options.bin) / point.platform).exists() for point in points):

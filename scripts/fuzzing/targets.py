@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import bases, cases, importers, inputs, machines, mutate, outputs, properties
+from . import bases, cases, importers, inputs, machines, mutate, outputs, properties, scenarios
 
 
 @dataclass
@@ -83,6 +83,13 @@ class Importers(Target):
         return Attempt(*importers.attempt(cases.generator(self.name, self.seed, number), folder), folder)
 
 
+class Scenarios(Target):
+    name = "scenarios"
+
+    def tried(self, number: int, folder: pathlib.Path) -> Attempt:
+        return Attempt(*scenarios.attempt(cases.generator(self.name, self.seed, number), folder, self.executables), folder)
+
+
 class Machines(Target):
     name = "machines"
 
@@ -95,7 +102,7 @@ class Machines(Target):
         return Attempt(how, checked.commands, failure, folder)
 
 
-TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Machines)}
+TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines)}
 
 
 def keeper(options, tell) -> cases.Keeper:

@@ -16,6 +16,7 @@ Rules, by column:
 """
 
 from .experiment import Experiment, table_of
+from .load_rows import spread
 from .rows import SECONDS, Row, Unmapped
 from .served_models import number
 from .serving_engines import serve
@@ -31,10 +32,13 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
     if row["mode"] != "agg":
         raise Unmapped(f"mode '{row['mode']}': disaggregated servers are not of this class")
+    for column, what in (("attn_dp", "data-parallel attention"), ("moe_ep", "expert parallelism of an engine")):
+        if (row.integer(column) or 1) > 1:
+            raise Unmapped(f"{what} is not modelled")
     served = serve(row, row["backend"], row["backend_version"])
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
-                "output_tokens": answer if served.engine == "sglang" else spread(answer)}
+                "output_tokens": answer if served.engine == "sglang" else spread(answer, SPREAD)}
     scheduler = served.scenario["workload"]["scheduler"]
     if served.engine == "trtllm":
         scheduler = scheduler | {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
@@ -43,12 +47,6 @@ def map_row(row: Row) -> Experiment:
     return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.tp, size_class=f"TP{served.tp}")
-
-
-def spread(answer: int) -> dict:
-    """A distribution of lengths with this mean."""
-    most = round(answer * SPREAD)
-    return {"uniform": {"min": answer - most, "max": answer + most}}
 
 
 def value(requests: list[dict], metric: str, concurrency: int) -> float:

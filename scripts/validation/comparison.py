@@ -1,7 +1,9 @@
 """From rows to outcomes: the runner runs experiments, and every row is compared, or skipped with the reason."""
 
+import collections
 import math
 import pathlib
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -52,6 +54,8 @@ def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]
     for row in rows:
         outcome = Outcome(row)
         try:
+            if math.isnan(row.value):
+                raise Unmapped(f"value '{row['value']}' is no number")
             if not row.value > 0 or math.isinf(row.value):
                 raise Unmapped(f"measured value {row['value']} is not positive")
             if hasattr(validation_class, "check"):
@@ -60,6 +64,8 @@ def map_rows(validation_class: ModuleType, rows: Sequence[Row]) -> list[Outcome]
             outcome.group = group_name(row, outcome.experiment)
         except Unmapped as reason:
             outcome.skipped, outcome.set_aside = str(reason), isinstance(reason, Incomparable)
+        except Exception as fault:  # pylint: disable=broad-exception-caught  # one odd row must not end its table
+            outcome.experiment, outcome.skipped = None, _failed(fault)
         outcomes.append(outcome)
     return outcomes
 
@@ -95,6 +101,22 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
             outcome.chosen = outcome.experiment.chosen(result)
         except Unmapped as reason:
             outcome.skipped = str(reason)
+        except Exception as fault:  # pylint: disable=broad-exception-caught
+            outcome.skipped = _failed(fault)
+
+
+def _failed(fault: Exception) -> str:
+    where = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"the rule failed: {type(fault).__name__} in {pathlib.Path(where.filename).name}, line {where.lineno}: {fault}"
+
+
+def coverage(outcomes: Sequence[Outcome]) -> dict:
+    """How many rows are compared, or would be after a run; and why the others are not, the most frequent reason first."""
+    reasons = collections.Counter(("set aside: " if outcome.set_aside else "") + outcome.skipped for outcome in outcomes if outcome.skipped)
+    expressed = sum(not outcome.skipped for outcome in outcomes)
+    assumed = collections.Counter(outcome.experiment.assumed for outcome in outcomes if not outcome.skipped and outcome.experiment.assumed)
+    return {"rows": len(outcomes), "expressed": expressed, "ratio": expressed / len(outcomes) if outcomes else None,
+            "reasons": dict(reasons.most_common()), "assumed": dict(assumed.most_common())}
 
 
 def choose(outcome: Outcome, results: Sequence[Result]) -> Result:

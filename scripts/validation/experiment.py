@@ -24,7 +24,8 @@ class Experiment:
     if the workload does not have them. `size_class` is set if the row's size is not a message size. `unit` converts: one unit of the row
     in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words. `files` are
     texts that the scenario names. `variants` are the same row with other values for what its source does not print; the fastest of all,
-    by `seconds`, counts. `compared` turns the row's value into what is compared, where this is not the value itself.
+    by `seconds`, counts. `compared` turns the row's value into what is compared, where this is not the value itself. `assumed` says what
+    the row does not print and the rules took for it.
     """
 
     operation: str
@@ -41,6 +42,7 @@ class Experiment:
     variants: tuple["Experiment", ...] = ()
     seconds: Callable[[Result], float] | None = None
     compared: Callable[[float], float] = lambda value: value
+    assumed: str = ""
 
     @property
     def key(self) -> str:

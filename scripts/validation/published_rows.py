@@ -3,12 +3,14 @@
 Rules, by column:
   framework gpt-fast           one sequence, compiled, in a CUDA graph, without a host; 200 tokens after a short prompt, its default
   framework ... max throughput TensorRT-LLM offline: as many requests as its performance pages name, all at once, no API server
-  framework TRT-LLM            one batch of equal requests, all at once, no API server
+  framework TRT-LLM, batch     one batch of equal requests, all at once, no API server
+  other frameworks and metrics by the columns (engine_rows.py)
   metric                       decode tokens/s: the inverse of TPOT. Throughputs: output tokens of the whole run; per GPU, over its GPUs
 """
 
 import re
 
+from . import engine_rows
 from .experiment import Experiment
 from .rows import Row, Unmapped
 from .served_models import number
@@ -25,10 +27,10 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["framework"] == "gpt-fast":
         return decode_speed(row)
-    if not re.match(r"TRT-LLM|TensorRT-LLM", row["framework"]):
-        raise Unmapped(f"no rule for framework '{row['framework']}'")
-    if row["metric"] not in ("output throughput", "tokens/s", "throughput per GPU"):
-        raise Unmapped(f"metric '{row['metric']}' is no throughput")
+    if not row["framework"]:
+        raise Unmapped("names no engine")
+    if not re.match(r"TRT-LLM|TensorRT-LLM", row["framework"]) or row["metric"] not in ("output throughput", "tokens/s", "throughput per GPU"):
+        return engine_rows.map_row(row)
     served = serve(row, row["framework"], "")
     prompt, answer = number(row, "input_len"), number(row, "output_len")
     offline = "max throughput" in row["framework"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from reporting import figures as reporting_figures
 from reporting import scatter
 
-from .comparison import Outcome, figures_of, grouped
+from .comparison import Outcome, coverage, figures_of, grouped
 from .figures import FIGURES
 from .rows import BYTES_PER_SECOND, SECONDS
 
@@ -29,7 +29,17 @@ def as_json(name: str, outcomes: Sequence[Outcome]) -> dict:
     skipped = sum(bool(outcome.skipped) for outcome in outcomes) - aside
     total = figures_of(outcomes)
     groups = [{"name": group} | figures_of(members) for group, members in grouped(outcomes, lambda one: one.group).items()]
-    return {"class": name, "rows": total.pop("rows"), "set_aside": aside, "skipped": skipped} | total | {"groups": groups}
+    return {"class": name, "rows": total.pop("rows"), "set_aside": aside, "skipped": skipped, "coverage": coverage(outcomes)} | total | {"groups": groups}
+
+
+def coverage_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Which share of the rows has a scenario, and why the others have none."""
+    found = coverage(outcomes)
+    if not found["rows"]:
+        return ["no rows"]
+    lines = [f"coverage: {found['expressed']} of {found['rows']} rows, {found['ratio']:.1%}"]
+    lines += [f"{count:6}  not: {reason}" for reason, count in found["reasons"].items()]
+    return lines + [f"{count:6}  with an assumption: {what}" for what, count in found["assumed"].items()]
 
 
 def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:

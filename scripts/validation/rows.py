@@ -5,9 +5,14 @@ own. `value` is the number as printed in its source, in `unit`.
 """
 
 import csv
+import math
+import re
 from dataclasses import dataclass
 
 REQUIRED = ("id", "category", "system", "metric", "value", "unit")
+
+ABSENT = ("", "na", "n/a", "-", "none")
+NO = (*ABSENT, "false", "no", "off", "0", "disabled")
 
 # One of each unit in seconds, or in bytes per second. perftest prints MB/s but means MiB/s; everywhere else a GB is 1e9 bytes.
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -42,7 +47,7 @@ class Row:
     file: str
     line: int
     columns: dict
-    value: float
+    value: float  # nan: the table has no number there
 
     def __getitem__(self, column: str) -> str:
         return self.columns.get(column, "")
@@ -54,15 +59,26 @@ class Row:
     def integer(self, column: str) -> int | None:
         """@return the integer in the column, None if it is empty; @throws Unmapped for anything else"""
         text = self[column].strip()
-        if not text:
+        if text.lower() in ABSENT:
             return None
         try:
-            number = float(text)
+            number = float(text.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", text) else text)
         except ValueError:
             number = 0.5
-        if number != int(number) or number < 0:
+        if not number.is_integer() or number < 0:
             raise Unmapped(f"{column} '{text}' is no whole number")
         return int(number)
+
+    def mean(self, column: str) -> int | None:
+        """A mean as the nearest whole number, None if the column is empty; @throws Unmapped for anything else"""
+        text = self[column].strip()
+        if re.fullmatch(r"\d+\.\d+", text):
+            return round(float(text))
+        return self.integer(column)
+
+    def flag(self, column: str) -> bool:
+        """Whether the column says yes: tables write False, 0, no, off, or nothing for the opposite."""
+        return self[column].strip().lower() not in NO
 
     def scale(self, units: dict) -> float:
         """The value of one unit of the row; @throws Unmapped if `units` lacks the unit"""
@@ -107,6 +123,5 @@ def _row(path, line, header, cells):
     try:
         value = float(columns["value"])
     except ValueError:
-        column = header.index("value") + 1
-        raise InputError(f"{path}:{line}:{column}: error: value '{columns['value']}' is no number") from None
+        value = math.nan  # this row is skipped alone
     return Row(path, line, columns, value)

@@ -67,7 +67,7 @@ def map_row(row: Row, preset: str) -> Experiment:
     if tokens > MOST_CONTEXT:
         raise Unmapped(f"{tokens} tokens of context")
     requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
-    engine = re.match(r"[A-Za-z-]+", row["framework"])[0]
+    engine = (re.match(r"[A-Za-z-]+", row["framework"]) or [row["framework"]])[0]
     library = next((library for pattern, library in LIBRARIES if re.match(pattern, engine)), None)
     if library is None:
         raise Unmapped(f"no datasheet for engine '{engine}'")

@@ -48,10 +48,10 @@ INSTANCES = (
     (r"\bND[ -]?A100\b", "A100 SXM", ("infiniband", 200, 8)),
     (r"\bND[ -]?H[12]00\b", "SXM", ("infiniband", 400, 8)),
     (r"\bA3[ -]?Ultra\b", "H200", ("roce", 400, 8)),
-    (r"\bBM\.GPU4\.8\b", "A100 SXM 40GB", ("roce", 200, 8)),
-    (r"\bBM\.GPU\.A100-v2\.8\b", "A100 SXM 80GB", ("roce", 200, 8)),
-    (r"\bBM\.GPU\.(H100|H200)\.8\b", "SXM", ("roce", 400, 8)),
-    (r"\bBM\.GPU\.B200\.8\b", "", ("roce", 400, 8)),
+    (r"(?<![A-Za-z])BM\.GPU4\.8\b", "A100 SXM 40GB", ("roce", 200, 8)),
+    (r"(?<![A-Za-z])BM\.GPU\.A100-v2\.8\b", "A100 SXM 80GB", ("roce", 200, 8)),
+    (r"(?<![A-Za-z])BM\.GPU\.(H100|H200)\.8\b", "SXM", ("roce", 400, 8)),
+    (r"(?<![A-Za-z])BM\.GPU\.B200\.8\b", "", ("roce", 400, 8)),
 )
 
 CARD_WORDS = r"pcie|bridge|pairwise|\bplx\b|\bnvl\b"
@@ -66,6 +66,7 @@ PROTOCOLS = (  # the first match counts
     (r"(?i)RoCE|ethernet|spectrum", "roce"),
     (r"\bIB\b|(?i:infiniband|connectx)|[FEHNX]DR\d*\b|\bCX-?\d", "infiniband"),
 )
+USUAL_NETWORKS = {4: "8x HDR200", 5: "8x NDR", 6: "8x XDR"}  # of boards with NVSwitches, by the generation of their PCIe
 USUAL_RATE = {3: 100, 4: 200, 5: 400}  # Gb/s of an InfiniBand NIC of the same PCIe generation, for rows without a NIC
 
 
@@ -274,6 +275,11 @@ def network_of(row: Row, pcie_generation: int | None = None) -> Network:
     count = int(counted.group(1) or counted.group(2)) if counted else usual_count if of_instance else None
     nic, generation = nics()[protocol, rate]
     return Network(nic, count, generation)
+
+
+def assumed_network(gpu: Gpu) -> str | None:
+    """The usual network of servers with such GPUs, for rows that do not name theirs: a NIC for each GPU, of its generation."""
+    return USUAL_NETWORKS.get(gpu.pcie) if gpu.nvlink and not gpu.card else None
 
 
 def _rate(text: str) -> int | None:

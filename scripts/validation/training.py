@@ -12,7 +12,7 @@ Rules, by column:
 
 import re
 
-from . import training_flops, training_layer_rows, training_pipeline_rows
+from . import systems, training_flops, training_layer_rows, training_pipeline_rows
 from .experiment import Experiment
 from .rows import SECONDS, Row, Unmapped
 from .training_recipes import filled
@@ -23,11 +23,12 @@ from .training_targets import lines as targets  # noqa: F401  of the digest
 TITLE = "Steps of published training runs"
 TABLES = ("training.csv", "training_vtrain.csv", "training_pipelines.csv")
 TRAINING, PIPELINES = "4-training", "6-overlap-pipeline"
-PER_SECOND = {"tok/s/GPU": 1.0, "seq/s": 1.0, "samples/s": 1.0}
-FLOPS = {"TFLOP/s": 1e12}
+PER_SECOND = dict.fromkeys(("tok/s/GPU", "tokens/s/GPU", "tok/s", "tokens/s", "seq/s", "seqs/s", "samples/s", "1/s"), 1.0)
+FLOPS = dict.fromkeys(("TFLOP/s", "TFLOPS", "TFLOP/s/GPU", "TFLOPS/GPU"), 1e12)
 PERCENT = {"%": 0.01}
 SHORT = {"tp": "tp", "pp": "pp", "cp": "cp", "v": "virtual_stages", "g": "global_batch", "m": "micro_batch"}  # in names of runs
-MFU_FLOPS = 989.4e12  # H100, bf16: to which the Megatron-LM README refers
+# Dense bf16 by NVIDIA's datasheets, to which MFU refers (the Megatron-LM README has the H100's)
+MFU_FLOPS = {"A100": 312e12, "A800": 312e12, "H100": 989.4e12, "H200": 989.4e12, "H800": 989.4e12, "B200": 2250e12, "GB200": 2500e12}
 
 
 def map_row(row: Row) -> Experiment:
@@ -41,18 +42,29 @@ def map_row(row: Row) -> Experiment:
     step = step_of(filled(row))
     if step.global_batch is None:
         raise Unmapped("has no gbs")
-    metric = row["metric"]
-    if re.match(r"(iteration|step)_time", metric):
+    metric = row["metric"].replace("_", " ").replace("tok/s", "tokens/s")
+    if re.match(r"(iteration|step) time", metric):
         return experiment(step, lambda metrics: metrics["step_s"], row.scale(SECONDS))
     if metric == "tokens/s/GPU":
         return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))
-    if metric in ("seqs/s", "samples/s"):
+    if metric == "tokens/s":
+        return experiment(step, lambda metrics: step.gpus * metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))
+    if metric in ("seqs/s", "sequences/s", "samples/s"):
         return experiment(step, lambda metrics: step.global_batch / metrics["step_s"], row.scale(PER_SECOND))
-    if metric.startswith("TFLOP/s/GPU"):
+    if re.match(r"TFLOPS?(/s)?/GPU", metric):
         return experiment(step, lambda metrics: flops(step) / step.gpus / metrics["step_s"], row.scale(FLOPS))
     if metric == "MFU":
-        return experiment(step, lambda metrics: flops(step) / step.gpus / MFU_FLOPS / metrics["step_s"], row.scale(PERCENT))
+        peak = peak_of(row)
+        return experiment(step, lambda metrics: flops(step) / step.gpus / peak / metrics["step_s"], row.scale(PERCENT))
     raise Unmapped(f"metric '{metric}' is no time or rate of a step")
+
+
+def peak_of(row: Row) -> float:
+    """FLOP/s of bf16 products to which an MFU refers. @throws Unmapped for GPUs without a datasheet's figure here"""
+    family = systems.gpu_of(row).family
+    if family not in MFU_FLOPS:
+        raise Unmapped(f"MFU of {family}: to which rate is not known")
+    return MFU_FLOPS[family]
 
 
 def flops(step: Step) -> float:

@@ -6,10 +6,11 @@ multiple of 128 x TP (megatron/tokenizer: make_vocab_size_divisible_by).
 
 import functools
 import json
+import pathlib
 import re
 from dataclasses import dataclass
 
-from . import systems
+from . import model_configs
 from .rows import Row, Unmapped
 
 # Names in rows -> configuration, and what the source's own configuration has instead
@@ -28,7 +29,7 @@ NAMES = (
     (r"grok ?1 314b( dev)?", "grok-1", {"vocab_size": 128256, "tie_word_embeddings": False}),
     (r"mpt (\d+[mb])", r"mpt-\1", {}),
     (r"qwen3_30b_a3b", "qwen3-30b-a3b", {}),
-    (r"gpt oss 120b", "gpt-oss-120b", {"quantization_config": None}),
+    (r"gpt oss 120b", "gpt-oss-120b", {}),
     (r"gpt-?3[ -]175b|nemo megatron|paxml gpt175b|gpt 17[45].*b", "gpt3-175b", {}),
     (r"gpt3-5b|gpt 5b|paxml gpt5b", "gpt-5b", {}),
     (r"gpt3-20b", "gpt-20b", {}),
@@ -71,9 +72,20 @@ class Shape:
         return {"config": "model.json", "name": self.name, "dtype": dtype}, {"model.json": self.config}
 
 
+def _shipped(name: str) -> pathlib.Path:
+    return model_configs.SHIPPED / f"{name}.json"
+
+
 @functools.cache
-def _shipped(name: str) -> str:
-    return (systems.ROOT / "scenarios" / "models" / f"{name}.json").read_text(encoding="utf-8")
+def _text(config: pathlib.Path) -> str:
+    """@throws Unmapped if no scenario could use it either"""
+    try:
+        text = config.read_text(encoding="utf-8")
+        if isinstance(json.loads(text), dict):
+            return text
+    except (OSError, ValueError) as error:
+        raise Unmapped(f"{config.name}: {error}") from error
+    raise Unmapped(f"{config.name}: no config of a model")
 
 
 def gpt(name: str, layers: int, hidden: int, heads: int, positions: int, vocab: int) -> Shape:
@@ -94,8 +106,8 @@ def shape_of(row: Row, seq: int, tp: int) -> Shape:
     for pattern, name, changes in NAMES:
         found = re.fullmatch(pattern, model)
         if found:
-            return _changed(found.expand(name), changes, layers, seq)
-    raise Unmapped(f"no configuration of model '{row['model']}'")
+            return _changed(_shipped(found.expand(name)), changes, layers, seq)
+    return _changed(model_configs.find(row), {}, layers, seq)
 
 
 def padded(vocab: int, tp: int) -> int:
@@ -103,15 +115,15 @@ def padded(vocab: int, tp: int) -> int:
     return -(-vocab // multiple) * multiple
 
 
-def _changed(name: str, changes: dict, layers: int | None, seq: int) -> Shape:
-    config = json.loads(_shipped(name))
+def _changed(path: pathlib.Path, changes: dict, layers: int | None, seq: int) -> Shape:
+    config = json.loads(_text(path))
     shipped = dict(config)
     config |= changes
     if layers:
-        config[next(key for key in LAYERS if key in config)] = layers
+        config[next((key for key in LAYERS if key in config), LAYERS[-1])] = layers
     for key in POSITIONS:
         if key in config:
             config[key] = seq
     if config == shipped:
-        return Shape(name, _shipped(name), str(systems.ROOT / "scenarios" / "models" / f"{name}.json"))
-    return Shape(name, json.dumps(config, indent=2) + "\n")
+        return Shape(path.stem, _text(path), str(path))
+    return Shape(path.stem, json.dumps(config, indent=2) + "\n")

@@ -8,7 +8,7 @@ import re
 
 from .rows import Row
 
-ABSENT = ("na", "n/a")
+ABSENT = ("na", "n/a")  # unlike an empty cell: the run does without
 GROUPS = ("tp", "pp", "cp", "ep", "vp")
 
 RECIPES = (

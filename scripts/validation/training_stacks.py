@@ -9,6 +9,8 @@ Rules, by source:
   llm-foundry             FSDP FULL_SHARD: stage 3. AC: full recomputation. amp_bf16 reduces gradients in fp32, bf16 in bf16
   torchtitan, fms-fsdp    FSDP: stage 3. Rows that name no full activation checkpointing recompute half of each layer's products
   MaxText, Pax            XLA: stage 3, recomputation of the products that the policy does not save
+Other sources: by the software that the row's columns name. Megatron-Bridge and NeMo, Megatron, torchtitan, FSDP (as torchtitan without its
+recomputation) and DeepSpeed with the ZeRO stage that is printed. Recomputation as printed, else none.
 FP8: NeMo, MLPerf, XLA     delayed scales (NeMo 24.07 to dgxc-benchmarking 25.02: fp8_hybrid, fp8_amax_history_len)
      Megatron-Bridge       scales of current tensors (bf16_with_fp8_current_scaling_mixed, its default on Hopper)
      torchtitan            the same (torchao float8, dynamic tensorwise)
@@ -58,8 +60,19 @@ def parallel(row: Row) -> dict:
 
 
 def recompute_printed(row: Row) -> str:
-    found = re.search(r"(full|selective) recompute", row["extra"])
-    return found[1] if found else "none"
+    found = re.search(r"(full|selective)(?: activation)? (?:recompute|checkpoint|AC\b)|(?:recompute|AC)[ =:]+(full|selective)", row["extra"], re.IGNORECASE)
+    return (found[1] or found[2]).lower() if found else "none"
+
+
+def micro_batch_of(row: Row) -> int:
+    """The printed micro-batch, or the batch of a replica that accumulates nothing. @throws Unmapped if neither is printed"""
+    sizes = parallel(row)
+    whole = row.integer("gbs")
+    replicas = sizes["gpus"] // (sizes["tp"] * sizes["cp"] * sizes["pp"])
+    micro_batch = sizes["micro_batch"] or (whole // replicas if whole and replicas and whole % replicas == 0 else None)
+    if not micro_batch:
+        raise Unmapped("no micro-batch is printed")
+    return micro_batch
 
 
 def recomputed(found: Step, part: float) -> Step:
@@ -132,11 +145,12 @@ def llm_foundry(row: Row) -> Step:
 
 def torchtitan(row: Row) -> Step:
     sizes = parallel(row)
+    micro_batch = micro_batch_of(row)
     words = row.text("model", "extra")
     compiled = re.search("compile", words) or row["precision"] != "bf16" or sizes["cp"] > 1
     found = step(row, "torchtitan", "torchtitan_compile" if compiled else "torchtitan", True, zero_stage=3,
                  sequence_parallel=sizes["tp"] > 1, tp_overlap="decomposed" if re.search("AsyncTP", words) else "none",
-                 global_batch=sizes["micro_batch"] * sizes["gpus"] // (sizes["tp"] * sizes["cp"]),
+                 micro_batch=micro_batch, global_batch=micro_batch * sizes["gpus"] // (sizes["tp"] * sizes["cp"]),
                  options=AUTOGRAD if sizes["tp"] > 1 else {})
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
     return replace(found, recompute="full") if full else recomputed(found, HALF)
@@ -144,9 +158,37 @@ def torchtitan(row: Row) -> Step:
 
 def fms_fsdp(row: Row) -> Step:
     sizes = parallel(row)
+    micro_batch = micro_batch_of(row)
     hybrid = "HSDP" in row["extra"]
     return step(row, "fms-fsdp", "torchtitan", True, zero_stage=3, recompute="none" if hybrid else "full",
-                global_batch=sizes["micro_batch"] * sizes["gpus"], options={"hsdp": 8} if hybrid else {})
+                micro_batch=micro_batch, global_batch=micro_batch * sizes["gpus"], options={"hsdp": 8} if hybrid else {})
+
+
+def fsdp(row: Row) -> Step:
+    """PyTorch's FSDP in a script that nothing else is known of."""
+    sizes = parallel(row)
+    micro_batch, whole = micro_batch_of(row), row.integer("gbs")
+    return step(row, "FSDP", "torchtitan_compile" if re.search("compile", row.text("model", "extra")) else "torchtitan", True, zero_stage=3,
+                recompute=recompute_printed(row), micro_batch=micro_batch, sequence_parallel=sizes["tp"] > 1,
+                global_batch=whole or micro_batch * sizes["gpus"] // (sizes["tp"] * sizes["cp"]))
+
+
+def deepspeed(row: Row) -> Step:
+    stage = re.search(r"ZeRO[- ]?(?:stage )?([0-3])", row.text(*SOFTWARE_COLUMNS), re.IGNORECASE)
+    if not stage:
+        raise Unmapped("no ZeRO stage is printed")
+    sizes, micro_batch = parallel(row), micro_batch_of(row)
+    replicas = sizes["gpus"] // (sizes["tp"] * sizes["pp"] * sizes["cp"])
+    return step(row, "DeepSpeed", "megatron_deepspeed", False, zero_stage=int(stage[1]), recompute=recompute_printed(row),
+                micro_batch=micro_batch, global_batch=row.integer("gbs") or micro_batch * replicas)
+
+
+def megatron_named(row: Row) -> Step:
+    """Megatron-LM of today, or a framework on it, of which the row says the rest."""
+    if not row.integer("seq"):
+        raise Unmapped("has no seq")
+    found = nvidia(row, "Megatron", not re.search("bridge|nemo", row.text(*SOFTWARE_COLUMNS), re.IGNORECASE))
+    return replace(found, recompute=recompute_printed(row))
 
 
 def xla(row: Row) -> Step:
@@ -188,9 +230,25 @@ SOURCES = (
 )
 
 
+SOFTWARE_COLUMNS = ("framework", "software", "source", "model", "extra", "note")
+# Software that a row of another source names
+SOFTWARE = (
+    (r"megatron|\bnemo\b", megatron_named),
+    (r"torchtitan", torchtitan),
+    (r"deepspeed|\bZeRO[- ]?[0-3]", deepspeed),
+    (r"\bFSDP2?\b|fully.sharded", fsdp),
+)
+
+
 def step_of(row: Row) -> Step:
     """@throws Unmapped with the reason"""
+    dispatcher = re.search(r"dispatcher (?!NCCL)([\w ]+?)(?:;|,|$)", row["extra"])
+    if dispatcher:
+        raise Unmapped(f"all-to-alls of {dispatcher[1]} are not modelled")
+    if re.search(r"all-to-all overlap on", row["extra"]):
+        raise Unmapped("all-to-alls of experts beside other micro-batches are not modelled")
     rule = next((rule for pattern, rule in SOURCES if re.search(pattern, row["source"])), None)
+    rule = rule or next((rule for pattern, rule in SOFTWARE if re.search(pattern, row.text(*SOFTWARE_COLUMNS), re.IGNORECASE)), None)
     if rule is None:
         raise Unmapped(f"no rule for the software of '{row['source']}'")
     return rule(row)

@@ -49,6 +49,12 @@ def test_mutated_imports_end_with_a_scenario_or_a_line(tmp_path):
         assert keeper.ends[f"{script} status 0"] > 5 and keeper.ends[f"{script} status 2"] > 100, keeper.ends
 
 
+def test_mutated_scenarios_of_scripts_end_with_a_result_or_a_line(tmp_path):
+    keeper = tried("scenarios", tmp_path, 60)
+    assert not keeper.failures, kept(keeper)
+    assert keeper.ends["status 0"] > 15 and keeper.ends["status 2"] > 15, keeper.ends
+
+
 def test_random_machines_have_the_properties(tmp_path):
     keeper = tried("machines", tmp_path, 12, first=8)
     assert not keeper.failures, kept(keeper)

@@ -311,7 +311,7 @@ def test_a_base_that_is_no_scenario_is_refused_in_one_line(text, message, tmp_pa
 
 
 def test_kept_answers_that_are_damaged_are_named(tmp_path):
-    assert planned(tmp_path, "--top", "1", "--no-what-if", "--fix", "tp=8", "--fix", "pp=1").returncode == 0
+    (tmp_path / "out").mkdir()
     (tmp_path / "out" / "explained.json").write_text("[1")
     done = planned(tmp_path, "--top", "1", "--no-what-if", "--fix", "tp=8", "--fix", "pp=1")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "explained.json: not answers of an executable" in done.stderr, done.stderr

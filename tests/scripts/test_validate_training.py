@@ -316,6 +316,7 @@ def test_every_row_is_mapped_or_has_a_reason():
         points = comparison.assign_points(CLASSES["training"], outcomes)
         assert len({point.name for point in points}) == len({runner.directory_name(point.name) for point in points}), table
         assert all(bool(one.skipped) != bool(one.point) for one in outcomes), table
+        assert not [one.skipped for one in outcomes if one.skipped.startswith("the rule failed")], table
         counts[table.name] = sum(not one.skipped for one in outcomes)
     assert counts["training.csv"] >= 400
     assert counts["training_vtrain.csv"] == 1153 and counts["training_pipelines.csv"] == 55
@@ -360,11 +361,14 @@ def test_list_shows_scenarios_and_reasons_and_runs_nothing(tmp_path):
         writer.writerows([NEMO, NEMO | {"id": "T-2", "model": "nemotron-h 56b"}])
     command = [ROOT / "scripts" / "validate.py", "training", "--rows", table, "--list", "--bin", tmp_path / "none"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    first, second = result.stdout.splitlines()
+    first, second, *covered = result.stdout.splitlines()
+    assert covered == ["coverage: 1 of 2 rows, 50.0%", "     1  not: Mamba layers are not modelled"]
     assert first.startswith("T-1  DGX H100/NeMo fp8, TP overlap/several servers  dgx_h100  {")
     assert json.loads(first[first.index("{"):]) == mapped(NEMO).scenario
     assert second.startswith("T-2  skipped: Mamba layers are not modelled")
-    both = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert (told["rows"], told["expressed"], told["ratio"], told["reasons"]) == (2, 1, 0.5, {"Mamba layers are not modelled": 1})
+    both = subprocess.run([*command, "--out", tmp_path], capture_output=True, text=True, check=False)
     assert both.returncode == 2 and "--list runs nothing" in both.stderr
 
 

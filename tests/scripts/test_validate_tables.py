@@ -1,0 +1,160 @@
+"""Tables as they come: engines, models and networks by columns, odd rows, and the coverage."""
+
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from validation import CLASSES, comparison, load_rows, model_configs, report, rows, serving_engines, training_steps  # noqa: E402
+
+PAGE = {"id": "P-1", "category": "5-inference", "system": "8x H100", "model": "Llama 3.1 8B", "n_gpus": "1", "precision": "bf16",
+        "framework": "vLLM 0.12.0", "tp": "1", "pp": "", "batch": "", "input_len": "512", "output_len": "128", "extra": "concurrency 8",
+        "metric": "TTFT mean", "value": "50", "unit": "ms", "source": "a page"}
+STEP = {"id": "T-1", "category": "4-training", "system": "8x H100 a node", "model": "meta-llama/Llama-3.1-8B", "n_gpus": "16", "precision": "bf16",
+        "seq": "8192", "gbs": "", "mbs": "1", "tp": "", "pp": "", "cp": "", "ep": "", "vp": "", "extra": "PyTorch FSDP, full AC",
+        "metric": "tokens/s", "value": "90000", "unit": "tok/s", "source": "a page"}
+
+
+def row(columns, file="table.csv", line=2):
+    return rows.Row(str(file), line, columns, float(columns["value"]))
+
+
+def mapped(columns, name="serving", file="table.csv"):
+    [outcome] = comparison.map_rows(CLASSES[name], [row(columns, file)])
+    return outcome
+
+
+def workload(columns, name="serving"):
+    outcome = mapped(columns, name)
+    assert not outcome.skipped, outcome.skipped
+    return outcome.experiment.scenario["workload"]
+
+
+@pytest.mark.parametrize("name, config", [
+    ("Llama 3.1 8B", "llama-3.1-8b"), ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"), ("Llama-3.1-8B", "llama-3.1-8b"),
+    ("Meta-Llama-3-8B", "llama-3.1-8b"), ("Llama-3.3-70B-Instruct-FP8", "llama-3.1-70b"), ("LLaMA 7B", "llama-2-7b"), ("Llama-2-7b-chat-hf", "llama-2-7b"),
+    ("Qwen/Qwen3-32B-FP8", "qwen3-32b-fp8"), ("Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"), ("openai/gpt-oss-120b", "gpt-oss-120b"),
+    ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+])
+def test_names_of_one_model_are_one_configuration(name, config):
+    assert model_configs.find(row(PAGE | {"model": name})).stem == config
+
+
+@pytest.mark.parametrize("place", ["falcon-7b.json", "models/Falcon_7B.json", "falcon-7b/config.json", "tiiuae/falcon-7b/config.json"])
+def test_a_configuration_beside_the_table_is_read(place, tmp_path):
+    columns = PAGE | {"model": "tiiuae/Falcon-7B-Instruct"}
+    assert mapped(columns).skipped == "no configuration of model 'tiiuae/Falcon-7B-Instruct', shipped or beside the table"
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((ROOT / "scenarios" / "models" / "llama-2-7b.json").read_text())
+    assert mapped(columns, file=tmp_path / "table.csv").experiment.scenario["model"]["config"] == str(path)
+    assert not mapped(STEP | {"model": columns["model"]}, "training", tmp_path / "table.csv").skipped
+
+
+def test_engines_have_the_host_of_the_nearest_version():
+    host = serving_engines.host_of
+    assert host("vllm", "0.0.1") == host("vllm", "0.2.7") == {"preset": "vllm_2023_eager"}
+    assert host("vllm", "0.12.0") == host("vllm", "") and host("vllm", "0.12.0")["async"] is False
+    assert "async" not in host("vllm", "0.14.1") and host("vllm", "0.14.1") == host("vllm", "0.26.1rc1")
+    names = {"vLLM 0.12.0": "0.12", "vLLM v0.15.1 (nightly)": "0.15", "vLLM V1 (April 2025)": "", "SGLang 43124cd + Mooncake 6e3a11b": "", "TRT-LLM 1.0": "1.0"}
+    assert {name: serving_engines.version_of(name) for name in names} == names
+    assert workload(PAGE)["host"] == host("vllm", "0.12.0")
+
+
+@pytest.mark.parametrize("columns, requests", [
+    ({}, {"arrivals": "closed_loop", "concurrency": 8, "count": 80}),
+    ({"extra": "", "concurrency": "4", "num_prompts": "20"}, {"arrivals": "closed_loop", "concurrency": 4, "count": 20}),
+    ({"extra": "closed loop", "batch": "16"}, {"arrivals": "closed_loop", "concurrency": 16, "count": 160}),
+    ({"extra": "4 q/s, 200 prompts"}, {"arrivals": "poisson", "rate_per_s": 4, "count": 200}),
+    ({"extra": "2 instances; offered 5 q/s Poisson"}, {"arrivals": "poisson", "rate_per_s": 2.5, "count": 300}),
+    ({"extra": "", "batch": "32"}, {"arrivals": "at_once", "count": 32}),
+])
+def test_loads_are_read_from_columns_or_words(columns, requests):
+    assert workload(PAGE | columns)["requests"] == requests | {"prompt_tokens": 512, "output_tokens": 128}
+
+
+@pytest.mark.parametrize("columns, reason", [
+    ({"extra": ""}, "no load is printed"),
+    ({"extra": "concurrency 8, EAGLE, 2 draft tokens"}, "speculative decoding is not modelled"),
+    ({"extra": "concurrency 8, DP8 attention"}, "data-parallel attention is not modelled"),
+    ({"cpu_kv_offload": "True"}, "KV cache in host memory is not modelled"),
+    ({"metric": "KV transfer time"}, "is no latency or rate"),
+    ({"input_len": "ShareGPT"}, "input_len 'ShareGPT' is no whole number"),
+    ({"framework": ""}, "names no engine"),
+    ({"framework": "LMDeploy 0.6"}, "no scheduler preset for engine"),
+    ({"value": "nan"}, "is no number"),
+])
+def test_what_a_row_names_and_the_model_lacks_is_the_reason(columns, reason):
+    assert reason in mapped(PAGE | columns).skipped
+
+
+def test_tables_write_no_in_several_ways():
+    for word in ("", "False", "no", "0", "off", "NA"):
+        assert not mapped(PAGE | {"cpu_kv_offload": word}).skipped
+    assert workload(PAGE | {"input_len": "1,024", "output_len": "294.4"})["requests"]["prompt_tokens"] == 1024
+
+
+def test_rates_are_those_of_all_instances_or_of_a_gpu(tmp_path):
+    result = type("Result", (), {"summary": {"metrics": {"output_tokens_per_s": 100.0}}})
+    of_all = mapped(PAGE | {"extra": "4 instances, concurrency 32", "n_gpus": "4", "metric": "output throughput", "unit": "tok/s"})
+    assert of_all.experiment.read(result) == pytest.approx(400) and of_all.experiment.assumed == "4 instances take equal shares of the load"
+    of_gpu = mapped(PAGE | {"tp": "2", "n_gpus": "2", "metric": "output tokens/s/GPU", "unit": "tok/s/GPU"})
+    assert of_gpu.experiment.read(result) == pytest.approx(50)
+
+
+def test_a_stage_is_cut_only_where_caches_stay_as_warm():
+    """Of the first requests of users, the share in a cut stage exceeds that in the whole one by at most 1 %."""
+    columns = PAGE | {"duration_s": "1200"}
+    for users, rates in ((44, [5.0, 10.0]), (4, [2.0]), (400, [1.0, 50.0])):
+        whole = 1200 / len(rates)
+        for rate, duration in zip(rates, load_rows.stages_of(row(columns), rates, users)):
+            assert load_rows.SHORTEST_STAGE_S <= duration <= whole
+            assert users / (rate * duration) <= users / (rate * whole) + load_rows.COLD_RATIO + 1e-9
+
+
+def test_software_and_network_of_a_step_follow_from_its_words():
+    outcome = mapped(STEP, "training")
+    assert outcome.experiment.assumed == "network 8x NDR"
+    assert outcome.experiment.scenario["machine"]["nic"] == {"datasheet": "connectx7_ndr", "per_server": 8}
+    step = outcome.experiment.scenario["workload"]
+    assert (step["software"], step["zero_stage"], step["recompute"], step["global_batch"]) == ("torchtitan", 3, "full", 16)
+    named = mapped(STEP | {"system": "8x H100, 8x 200G RoCE"}, "training")
+    assert named.experiment.assumed == "" and named.experiment.scenario["machine"]["nic"]["datasheet"] == "connectx6_roce"
+    assert mapped(STEP | {"extra": "DeepSpeed ZeRO-2"}, "training").experiment.scenario["workload"]["zero_stage"] == 2
+    assert mapped(STEP | {"extra": "our own trainer"}, "training").skipped.startswith("no rule for the software of ")
+    assert training_steps.assumed_network(row(STEP | {"system": "4x RTX 4090"})) is None
+
+
+def test_one_odd_row_is_skipped_alone(tmp_path, monkeypatch):
+    torchtitan = STEP | {"source": "pytorch/torchtitan"}
+    assert mapped(torchtitan | {"mbs": ""}, "training").skipped == "no micro-batch is printed"
+    table = tmp_path / "table.csv"
+    with open(table, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(STEP))
+        writer.writeheader()
+        writer.writerows([torchtitan, torchtitan | {"value": "n/a"}, torchtitan | {"model": "broken"}])
+    step_of = CLASSES["training"].step_of
+    monkeypatch.setattr(CLASSES["training"], "step_of", lambda row: step_of(row) if row["model"] != "broken" else None * 2)
+    outcomes = comparison.map_rows(CLASSES["training"], rows.read(str(table)))
+    assert [bool(one.experiment) for one in outcomes] == [True, False, False]
+    assert outcomes[1].skipped == "value 'n/a' is no number"
+    assert outcomes[2].skipped.startswith("the rule failed: TypeError in test_validate_tables.py, line ")
+    assert report.coverage_lines(outcomes)[0] == "coverage: 1 of 3 rows, 33.3%"
+
+
+def test_coverage_stands_beside_errors(tmp_path):
+    table = tmp_path / "table.csv"
+    with open(table, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(PAGE))
+        writer.writeheader()
+        writer.writerow(PAGE | {"framework": "LMDeploy"})
+    command = [ROOT / "scripts" / "validate.py", "serving", "--rows", table, "--bin", tmp_path]
+    assert "coverage: 0 of 1 rows, 0.0%\n     1  not: no scheduler preset" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert told["coverage"] == {"rows": 1, "expressed": 0, "ratio": 0.0, "reasons": {"no scheduler preset for engine 'LMDeploy'": 1}, "assumed": {}}
