@@ -120,7 +120,8 @@ Value of_prefill(const F& f, Value (*figure)(const F::Instance&)) {
 const Metrics<ServingFigures>& serving_metrics() {
   static const Metrics<F> metrics{
       {"requests", "", "requests served", [](const F& f) -> Value { return f.requests; }},
-      {"refused", "", "requests that can never fit into the KV cache; they are refused when they arrive",
+      {"refused", "",
+       "requests that exceed `max_model_len` or can never fit into the KV cache; they are refused when they arrive",
        [](const F& f) -> Value { return f.refused; }},
       {"request_rate_per_s", "1/s", "requests, from the first arrival to the last token",
        [](const F& f) -> Value { return f.rate(whole(f.requests)); }},
@@ -167,7 +168,7 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.recomputed_tokens; }},
       {"prefix_hit_ratio", "ratio", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
-      {"exposed_s.kv", "s", "two instances: from the first token to the arrival of the KV, mean of requests",
+      {"exposed_s.kv", "s", "two instances: from the end of the prompt to the arrival of the KV, mean of requests",
        [](const F& f) -> Value {
          if (f.instances.size() == 1) return {};
          return f.requests > 0 ? f.kv_wait_sum_s / whole(f.requests) : 0.0;

@@ -37,7 +37,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   Time first_arrival = Time::max(), last_token;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
-  double kv_wait_sum_s = 0;  ///< from the first token to the arrival of the KV at the second instance
+  double kv_wait_sum_s = 0;  ///< from the end of the prompt to the arrival of the KV at the second instance
   struct Stage {
     std::array<double, workload::inference::StageTimes::kUses> seconds;  ///< by StageTimes::Use
   };

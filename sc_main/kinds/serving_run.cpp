@@ -19,6 +19,7 @@ Value scheduler_value(const workload::inference::SchedulerSpec& s) {
   return {{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
           {"max_batched_tokens", s.max_batched_tokens},
           {"max_seqs", s.max_seqs},
+          {"max_model_len", s.max_model_len},
           {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
           {"chunked_prefill", s.chunked_prefill},
           {"mix", kMixes[static_cast<std::size_t>(s.mix)]},
@@ -137,9 +138,8 @@ std::vector<RouteOfInterest> ServingRun::routes() {
     const InstanceSpec& instance = spec().instances[i];
     const std::uint32_t tp = instance.mapping.tp;
     const auto add = [&](const std::string& what, TrafficClass traffic_class, std::uint32_t from, std::uint32_t to) {
-      const auto engine = traffic_class == TrafficClass::tp ? transport::Engine::sm : transport::Engine::copy_engine;
       routes.push_back({fmt::format("{} {}", instance.name, what), traffic_class, gpus_[i][from].value(),
-                        gpus_[i][to].value(), engine});
+                        gpus_[i][to].value(), transport::Engine::sm});
     };
     if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
     if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
@@ -171,11 +171,13 @@ Value ServingRun::explain() {
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
     const InstanceSpec& instance = spec().instances[i];
     Value stages = Value::empty_list();
-    for (const StageMemory& memory : stage_memory(instance))
-      stages.push_back({{"weight_bytes", memory.weights},
-                        {"activation_bytes", memory.activations},
-                        {"block_bytes", memory.block},
-                        {"blocks", memory.blocks()}});
+    const std::vector<StageMemory> memories = stage_memory(instance);
+    for (std::size_t p = 0; p < memories.size(); ++p)
+      stages.push_back({{"layers", instance.mapping.stage_layers[p]},
+                        {"weight_bytes", memories[p].weights},
+                        {"activation_bytes", memories[p].activations},
+                        {"block_bytes", memories[p].block},
+                        {"blocks", memories[p].blocks()}});
     Value numbers_of = instance_value(instance);
     numbers_of["visible_bytes"] = static_cast<std::uint64_t>(gpu(instance).hbm.visible_bytes());
     numbers_of["stages"] = stages;
@@ -197,10 +199,10 @@ std::string ServingRun::explain_text(const Value& n) const {
     std::size_t p = 0;
     for (const Value& stage : i["stages"].items())
       text += fmt::format(
-          "  stage {}: - {:.2f} GB weights - {:.2f} GB activations of {} tokens - {:.2f} GB reserved = {} blocks of "
-          "{:.3f} MB\n",
-          p++, gb(stage["weight_bytes"]), gb(stage["activation_bytes"]), i["scheduler"]["max_batched_tokens"].integer(),
-          gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
+          "  stage {}, {} layers: - {:.2f} GB weights - {:.2f} GB activations of {} tokens - {:.2f} GB reserved = {} "
+          "blocks of {:.3f} MB\n",
+          p++, stage["layers"].integer(), gb(stage["weight_bytes"]), gb(stage["activation_bytes"]),
+          i["scheduler"]["max_batched_tokens"].integer(), gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
           static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
     text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler, preset {}:\n",
                         i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["scheduler_preset"].text());

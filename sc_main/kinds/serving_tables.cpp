@@ -97,7 +97,9 @@ std::string ServingRun::table() const {
          fmt::format("{:.3f} requests/s, {}", rate(f.within_slo), percent(f.slo_attainment_ratio())));
   line("prompts, answers",
        fmt::format("{:.1f} tokens/s, {:.1f} tokens/s", rate(f.prompt_tokens), rate(f.output_tokens)));
-  if (f.refused > 0) line("refused", fmt::format("{} requests, which can never fit into the KV cache", f.refused));
+  if (f.refused > 0)
+    line("refused",
+         fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
   line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
   line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
   for (std::size_t i = 0; i < f.instances.size(); ++i) {

@@ -15,15 +15,13 @@ namespace {
 
 constexpr std::size_t kLongestScenario = 1u << 20;
 
-transformer::ModelShape required_model(const ModelSection& written, const Source& source,
-                                       std::vector<std::string>& notes) {
+LoadedModel required_model(const ModelSection& written, const Source& source) {
   if (!value_at(source.root, "model"))
     throw InputError(source.root->origin, "model: is required by this workload.kind");
   LoadedModel model =
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
-  notes.insert(notes.end(), model.notes.begin(), model.notes.end());
   if (!written.name.empty()) model.shape.name = written.name;
-  return std::move(model.shape);
+  return model;
 }
 
 /// Refuses a key that would have no effect, because it is a mistake.
@@ -61,12 +59,17 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   if (!value_at(source.root, "fabric.fidelity")) result.fabric.fidelity = kind.fidelity;
   result.machine = resolve_machine(written.machine, executable_platform, kind.groups, source);
   result.machine.seed = result.seed;
-  if (kind.runs_model)
-    result.model = required_model(written.model, source, result.notes);
-  else
+  ServedModel served;
+  if (kind.runs_model) {
+    LoadedModel model = required_model(written.model, source);
+    result.model = std::move(model.shape);
+    result.notes.insert(result.notes.end(), model.notes.begin(), model.notes.end());
+    served = model.served;
+  } else {
     refuse_model(source, written.compute);
+  }
   result.workload =
-      kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source});
+      kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source, served});
   result.workload_origin = place_of(source.root, "workload");
   result.fold_origin = place_of(source.root, "simulation.fold");
   result.prefill_origin = place_of(source.root, "workload.prefill");

@@ -1,5 +1,8 @@
 """Bad input of `workload.kind: serving`: one line that names the place, what is wrong and what is accepted, and exit status 2."""
 
+import json
+import re
+
 import pytest
 
 from platform_runs import ROOT, rows, run, succeed, summary
@@ -55,6 +58,10 @@ POOL = "accepted: up to 32, all that a request can have"
      "6:14: error: workload.kv_blocks: 1000000 is more than memory holds; accepted: up to 212718"),
     (REQUEST + "  kv_blocks: 40\n  instances: [{name: a, kv_blocks: 1000000}]\n",
      "7:36: error: workload.instances.0.kv_blocks: 1000000 is more than memory holds; accepted: up to 212718"),
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4}, {prompt_tokens: 9, output_tokens: 4, priority: 3}]}\n",
+     "5:106: error: workload.requests.list.1.priority: does not apply to policy: fcfs; accepted with policy: priority"),
+    ("  requests: {prompt_tokens: 500, output_tokens: 12}\n  scheduler: {max_model_len: 511}\n",
+     "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  handoff: per_chunk\n",
      "6:12: error: workload.handoff: there is one colocated instance; accepted with one prefill and one decode instance"),
     (REQUEST + "  engine_reserved_bytes: 100000000000\n",
@@ -70,6 +77,53 @@ def test_a_request_of_a_trace_that_never_fits_is_refused_at_its_line(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     line = refusal(tmp_path, "  kv_blocks: 33\n  requests: {format: llmservingsim, file: t.jsonl}\n")
     assert line == f"t.jsonl:2:1: error: workload.requests: a request of 513 tokens, prompt and answer, needs 33 KV blocks; {POOL}"
+
+
+def test_a_priority_of_a_trace_needs_its_policy(tmp_path):
+    lines = ['{"input_toks": 64, "output_toks": 4, "arrival_time_ns": 0%s}' % more for more in (', "priority": 2', "", ', "priority": 1')]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
+    trace = "  requests: {format: llmservingsim, file: t.jsonl}\n"
+    assert refusal(tmp_path, trace) == "t.jsonl:1:72: error: priority: does not apply to policy: fcfs; accepted with policy: priority"
+    (tmp_path / "s.yaml").write_text(HEAD + trace + "  scheduler: {policy: priority, max_seqs: 1}\n")
+    succeed("plx_box", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
+    assert [row["request id"] for row in sorted(rows(tmp_path / "out" / "requests.csv"), key=lambda row: int(row["end_time"]))] == ["1", "2", "0"]
+
+
+def test_a_request_is_at_most_as_long_as_the_context_of_the_model(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    config = json.loads((ROOT / "tests/models/tiny.json").read_text())
+    for context, most in [({"max_position_embeddings": 600}, 600), ({"max_position_embeddings": 600, "seq_length": 519}, 519),
+                          ({"max_position_embeddings": 9999, "rope_scaling": {"rope_type": "yarn", "factor": 4,
+                                                                             "original_max_position_embeddings": 130}}, 520),
+                          ({"max_position_embeddings": 300, "rope_scaling": {"type": "linear", "factor": 2}}, 600),
+                          ({"max_position_embeddings": 300, "rope_scaling": {"rope_type": "llama3", "factor": 8}}, 300)]:
+        (tmp_path / "m.json").write_text(json.dumps(config | context))
+        scenario.write_text((HEAD + REQUEST).replace(f"{ROOT}/tests/models/tiny.json", "m.json"))
+        result = run("plx_box", scenario, "--explain")
+        if most >= 520:
+            assert result.returncode == 0, result.stderr
+        else:
+            assert result.stderr.endswith(f"s.yaml:5:29: error: workload.requests: a request of 520 tokens, prompt and answer, is longer than "
+                                          f"max_model_len, {most} by the model's config.json; accepted: up to {most}\n")
+        scenario.write_text(scenario.read_text() + f"  scheduler: {{max_model_len: {most + 1}}}\n")
+        assert f"scheduler.max_model_len: {most + 1} is more than the context of the model's config; accepted: up to {most}" in run("plx_box", scenario).stderr
+
+
+def test_a_drawn_request_beyond_the_context_is_refused_when_it_arrives(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + "  scheduler: {max_model_len: 512}\n  requests: {count: 50, prompt_tokens: {lognormal: {mean: 400, cv_ratio: 1}}, output_tokens: 8}\n")
+    succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
+    metrics = summary(tmp_path / "out")["metrics"]
+    assert metrics["refused"] > 0 and metrics["requests"] > 0 and metrics["refused"] + metrics["requests"] == 50
+    assert max(int(row["input"]) + 8 for row in rows(tmp_path / "out" / "requests.csv")) <= 512
+
+
+def test_stages_take_the_remainder_of_layers_by_the_engines_rule(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + REQUEST + "  instances: [{name: a, pp: 4}]\n")  # six layers
+    for preset, layers in [("vllm", [1, 2, 2, 1]), ("sglang", [1, 1, 2, 2]), ("trtllm", [2, 2, 1, 1])]:
+        text = succeed("plx_box", scenario, "--explain", "--set", f"workload.scheduler.preset={preset}").stdout
+        assert [int(n) for n in re.findall(r"stage \d, (\d+) layers", text)] == layers
 
 
 def test_a_request_may_fill_the_pool(tmp_path):

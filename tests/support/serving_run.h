@@ -101,12 +101,13 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     const JobRow& row = records.named("It[" + std::to_string(iteration) + "]_PP[" + std::to_string(stage) + "]_TP[0]");
     return row.end - row.start;
   }
-  /// From a stage to the next one, or of the tokens' ids from the last stage to the first one, alone. @pre tp 1
-  Time hop(std::uint32_t stage, std::uint64_t tokens, std::uint64_t ids) {
-    const std::uint32_t next = (stage + 1) % instance().pp();
-    return fabric().uncontended(instance().rank(stage).gpu->window(), instance().rank(next).gpu->window(),
-                                number(TrafficClass::pp),
-                                next == 0 ? 4 * ids : hidden_bytes(instance().model(), tokens));
+  /// Activations of an iteration from a stage to the next one. @pre tp 1
+  const JobRow& hop(std::uint32_t iteration, std::uint32_t stage) const {
+    return records.named("PP_Act_FromP[" + std::to_string(stage) + "]_ToP[" + std::to_string(stage + 1) +
+                         "]_TP[0]_It[" + std::to_string(iteration) + "]");
+  }
+  Time hop_time(std::uint32_t iteration, std::uint32_t stage) const {
+    return hop(iteration, stage).end - hop(iteration, stage).start;
   }
   /// The time of a pass on one GPU, from the times of its kernels.
   Time pass_time(const workload::inference::Batch& batch, std::uint64_t padded_tokens = 0) {

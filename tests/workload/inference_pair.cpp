@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(the_kv_of_each_prompt_is_fetched_once) {
   Bytes of_token = 0;  // over all ranks
   Instance& decode = run.service().instance(1);
   for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
-  BOOST_TEST(kv_sent(run) == (1000 + 1024) * of_token);  // the second request has no tokens left to decode
+  BOOST_TEST(kv_sent(run) == (1000 + 77 + 1024) * of_token);  // the second instance computes even an only token
 }
 
 BOOST_AUTO_TEST_CASE(a_prefix_that_is_there_already_is_not_fetched) {
@@ -59,6 +59,66 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
   BOOST_TEST(transfer.fs() == alone.fs());
 }
 
+// A lone request on an empty pair, by the host's times (us) and the times of kernels and the message:
+//   vLLM          request 700, step 100, prompt, token 30, request 700, KV, step 100, a decode of the last token, token 30
+//   TensorRT-LLM  request 700, step 100, prompt, token 30, request 700, KV, token 30
+BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
+  for (const double gb_per_s : {50.0, 1.0}) {
+    for (const std::string preset : {"vllm", "trtllm"}) {
+      BOOST_TEST_INFO_SCOPE(preset << ", " << gb_per_s << " GB/s");
+      Scenario scenario = serving_scenario(
+          {"workload.requests={prompt_tokens: 512, output_tokens: 3}", kPair, "workload.scheduler.preset=" + preset,
+           "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}"});
+      scenario.machine.groups.front().gpu_pcie.gb_per_s = gb_per_s;
+      ServingBench run(scenario);
+      run_pair(run);
+      const Time kv = run.simulation.fabric().uncontended(
+          run.service().instance(0).rank(0).gpu->window(), run.service().instance(1).rank(0).gpu->window(),
+          number(TrafficClass::kv), 512 * run.service().instance(1).kv().bytes_per_token(0),
+          transport::Engine::copy_engine);
+      Batch prompt, first, second;
+      prompt.chunks.push_back({0, 0, 0, 512, true});
+      first.contexts = {512};
+      second.contexts = {513};
+      Served& served = run.served[0];
+      const Time prefill = run.pass_time(prompt);
+      const bool computes = preset == "vllm";
+      const Time step = computes ? Time::us(100) + run.pass_time(first) : Time();
+      BOOST_TEST((served.times.first_token == Time::us(800) + prefill + Time::us(730) + kv + step + Time::us(30)));
+      BOOST_TEST((served.ttft[TtftPart::kv] == kv));
+      BOOST_TEST((served.ttft[TtftPart::prefill_kernels] == prefill));
+      BOOST_TEST((served.ttft[TtftPart::decode_kernels] == (computes ? run.pass_time(first) : Time())));
+      BOOST_TEST((served.ttft[TtftPart::host] == Time::us(1560) + (computes ? Time::us(100) : Time())));
+      BOOST_TEST((served.times.tokens[1] - served.times.tokens[0] == Time::us(100) + run.pass_time(second)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sglang_brings_the_first_token_when_the_kv_is_there) {
+  for (const std::uint32_t tokens : {1u, 3u}) {
+    ServingBench run(
+        tiny_serving({"workload.requests={prompt_tokens: 1024, output_tokens: " + std::to_string(tokens) + "}", kPair,
+                      "workload.scheduler={preset: sglang, max_batched_tokens: 256, max_seqs: 64}"}));
+    run_pair(run);
+    Served& served = run.served[0];
+    BOOST_TEST((served.times.first_token == later(served.times.prefilled, served.times.kv_landed)));
+    BOOST_TEST((served.ttft[TtftPart::kv] == served.times.kv_landed - served.times.prefilled));
+    BOOST_TEST(served.ttft[TtftPart::decode_kernels].fs() == 0u);
+  }
+}
+
+// 59 blocks; four requests of 200 + 400 tokens, one at a time. The first one outgrows what is free beside the KV of the others.
+BOOST_AUTO_TEST_CASE(requests_whose_kv_is_there_pass_a_head_that_needs_their_blocks) {
+  for (const std::string handoff : {"fetched", "per_chunk"}) {
+    ServingBench run(tiny_serving(
+        {"workload.requests={count: 4, prompt_tokens: 200, output_tokens: 400}", "workload.handoff=" + handoff,
+         "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 60, "
+         "scheduler: {max_seqs: 1, max_batched_tokens: 2048}}]"}));
+    run_pair(run);
+    BOOST_TEST(run.served[0].counts.preemptions > 0u);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_pool_that_holds_one_prompt_decodes_one_after_the_other) {
   ServingBench run(tiny_serving(
       {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", kPair, "workload.kv_blocks=66"}));
@@ -80,9 +140,8 @@ BOOST_AUTO_TEST_CASE(kv_that_is_sent_while_it_is_computed_crosses_once_too) {
     Bytes of_token = 0;
     Instance& decode = run.service().instance(1);
     for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
-    BOOST_TEST(kv_sent(run) == (1000 + 1024) * of_token, grain);
-    BOOST_TEST(run.served[0].instance == 1u);
-    BOOST_TEST(run.served[1].instance == 0u);  // one token: only the first instance computes
+    BOOST_TEST(kv_sent(run) == (1000 + 77 + 1024) * of_token, grain);
+    for (const Served& served : run.served) BOOST_TEST(served.instance == 1u);
   }
 }
 
@@ -127,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) 
     Served& served = run.served[i];
     const Time before = run.served[i - 1].times.last_token;
     BOOST_TEST(served.times.prefill_begun.fs() == before.fs());
-    BOOST_TEST(served.ttft[TtftPart::kv].fs() == before.fs());  // all arrive at time zero
+    BOOST_TEST(served.ttft[TtftPart::decode_queue].fs() == before.fs());  // all arrive at time zero
     Time sum;
     for (const Time part : served.ttft.all()) sum += part;
     BOOST_TEST(sum.fs() == served.times.first_token.fs());

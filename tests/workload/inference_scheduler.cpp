@@ -19,14 +19,14 @@ using test::text;
 namespace {
 
 /// The ids of a prompt: `shared` ids that all prompts have, then ids of its own.
-PromptContent content(std::uint32_t block_tokens, std::size_t ids, std::size_t shared, std::uint64_t own) {
-  PromptContent c{block_tokens, std::vector<std::uint64_t>(ids, 1'000'000 + own)};
+RequestContent content(std::uint32_t block_tokens, std::size_t ids, std::size_t shared, std::uint64_t own) {
+  RequestContent c{block_tokens, std::vector<std::uint64_t>(ids, 1'000'000 + own)};
   std::fill_n(c.ids.begin(), shared, 7);
   return c;
 }
 
 /// Tokens that a request finds in the prefix index when it starts, alone.
-std::uint64_t hit_tokens(Scheduler& scheduler, std::uint32_t number, const Request& r, const PromptContent& c) {
+std::uint64_t hit_tokens(Scheduler& scheduler, std::uint32_t number, const Request& r, const RequestContent& c) {
   scheduler.add(number, r, c);
   const std::uint64_t hit = scheduler.compose().items.back().start;
   BOOST_TEST(scheduler.counts(number).cached_tokens == hit);
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(the_same_prompt_is_found_but_for_its_last_token) {
     const std::uint64_t expected = (prompt - 1) / 16 * 16;
     BOOST_TEST_INFO_SCOPE("prompt " << prompt);
     Scheduler scheduler({}, 1000);
-    const PromptContent same = content(1, prompt, prompt, 0);
+    const RequestContent same = content(1, prompt, prompt, 0);
     BOOST_TEST(hit_tokens(scheduler, 0, request(prompt, 1), same) == 0u);
     BOOST_TEST(hit_tokens(scheduler, 1, request(prompt, 1), same) == expected);  // while the first one runs
     Scheduler later({}, 1000);
@@ -221,11 +221,21 @@ BOOST_AUTO_TEST_CASE(an_answer_is_not_part_of_an_id_of_the_prompt) {
   BOOST_TEST(hit_tokens(scheduler, 1, request(1024, 1), content(512, 2, 2, 0)) == 512u);
 }
 
+BOOST_AUTO_TEST_CASE(the_next_turn_finds_prompt_and_answer) {
+  // 64 + 64 tokens, of which 127 are computed: seven full blocks. The next turn begins with the same 128 tokens.
+  for (const std::size_t known : {128, 64}) {
+    Scheduler scheduler(SchedulerSpec(), 1000);
+    scheduler.add(0, request(64, 64), content(1, known, known, 0));
+    run_to_end(scheduler);
+    BOOST_TEST(hit_tokens(scheduler, 1, request(138, 1), content(1, 138, 128, 1)) == (known == 128 ? 112u : 64u));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(without_prefix_caching_nothing_is_found) {
   SchedulerSpec spec;
   spec.prefix_caching = false;
   Scheduler scheduler(spec, 1000);
-  const PromptContent same = content(1, 100, 100, 0);
+  const RequestContent same = content(1, 100, 100, 0);
   BOOST_TEST(hit_tokens(scheduler, 0, request(100, 1), same) == 0u);
   BOOST_TEST(hit_tokens(scheduler, 1, request(100, 1), same) == 0u);
 }

@@ -19,7 +19,7 @@ namespace {
 struct Arrival {
   std::uint32_t step = 0;
   Request request;
-  PromptContent content;
+  RequestContent content;
 };
 
 /// What the reference knows, or everything.

@@ -314,3 +314,25 @@ BOOST_AUTO_TEST_CASE(requests_that_decode_together_stay_together) {
   BOOST_TEST(text(scheduler.compose()) == "1:1");
   BOOST_TEST(memory.held == (10u + 4) + (10 + 9) + (10 + 9));
 }
+
+// 20 blocks; requests of 32 + 300 tokens whose KV is here: two blocks each at first.
+BOOST_AUTO_TEST_CASE(a_head_that_waits_names_its_need_and_the_holders) {
+  SchedulerSpec spec;
+  spec.max_seqs = 1;
+  Scheduler scheduler(spec, 1 + 20);
+  for (const std::uint32_t r : {0u, 1u, 2u}) scheduler.add(r, request(32, 250), {}, RequestPart::answer);
+  BOOST_TEST(scheduler.compose().reservations.size() == 3u);
+  scheduler.arrived(0);
+  ScheduledBatch batch;
+  while (batch.preempted.empty())
+    batch = step(scheduler);  // alone, until it holds the 16 blocks beside those of the others
+  BOOST_TEST(
+      scheduler.blocked() ==
+      "1 requests wait, request 0 first, for 17 blocks: 16 of 20 are free; held by request 1: 2 (its KV is on its "
+      "way), request 2: 2 (its KV is on its way)");
+  BOOST_TEST(step(scheduler).items.empty());  // until KV arrives
+  scheduler.arrived(2);
+  BOOST_TEST(text(step(scheduler)) == "2:1");  // passes the head
+  scheduler.arrived(1);
+  run_to_end(scheduler);
+}

@@ -1,5 +1,5 @@
-// Batches in a pipeline of stages against their closed form: p stages of time s, hops f, of which the token ids' way back
-// to the first stage is the last, and k batches in flight. A batch leaves every max((sum of s + f) / k, largest s).
+// Batches in a pipeline of stages against their closed form: p stages of time s, hops f between them, and k batches in
+// flight. Sampled tokens go back through the host, here without time. A batch leaves every max((sum of s + f) / k, largest s).
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 
@@ -26,7 +26,7 @@ struct Pipe : ServingBench {
     run();
     for (std::uint32_t p = 0; p < instance().pp(); ++p) {
       s.push_back(stage_time(0, p));
-      f.push_back(hop(p, kTokens, 1));
+      f.push_back(p + 1 < instance().pp() ? hop_time(0, p) : Time());
     }
   }
   Pipe(std::uint32_t pp, const std::string& layers, std::uint32_t in_flight)
@@ -78,8 +78,8 @@ BOOST_AUTO_TEST_CASE(a_single_batch_leaves_the_other_stages_idle) {
     const Time on_stages = Pipe::sum(pipe.s), hops = Pipe::sum(pipe.f);
     for (std::uint32_t p = 0; p < stages; ++p) {
       BOOST_TEST(is_near(pipe.spent(p, StageTimes::kImbalance), (on_stages - pipe.s[p]) * Pipe::kBatches));
-      BOOST_TEST(is_near(pipe.spent(p, StageTimes::kTransfer), (hops - pipe.f.back()) * Pipe::kBatches));
-      BOOST_TEST(is_near(pipe.spent(p, StageTimes::kTokens), pipe.f.back() * Pipe::kBatches));
+      BOOST_TEST(is_near(pipe.spent(p, StageTimes::kTransfer), hops * Pipe::kBatches));
+      BOOST_TEST((pipe.spent(p, StageTimes::kTokens) == Time()));
     }
   }
 }
@@ -141,13 +141,40 @@ BOOST_AUTO_TEST_CASE(a_lone_answer_cannot_fill_the_pipeline) {
 }
 
 BOOST_AUTO_TEST_CASE(an_answer_takes_the_round_of_its_token) {
-  // TTFT and TPOT on several stages: all stages and hops, and the ids' way back.
+  // TTFT and TPOT on several stages: all stages and hops.
   ServingBench bench(serving_scenario({stages_of(3), "workload.requests={prompt_tokens: 512, output_tokens: 8}"}));
   bench.run();
   const std::vector<Time>& tokens = bench.served.at(0).times.tokens;
   for (std::uint32_t i = 0; i < tokens.size(); ++i) {
     Time round;
-    for (std::uint32_t p = 0; p < 3; ++p) round += bench.stage_time(i, p) + bench.hop(p, i == 0 ? 512 : 1, 1);
+    for (std::uint32_t p = 0; p < 3; ++p) round += bench.stage_time(i, p) + (p < 2 ? bench.hop_time(i, p) : Time());
     BOOST_TEST(is_near(tokens[i] - (i == 0 ? Time() : tokens[i - 1]), round), "token " << i);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_hop_is_hidden_state_and_residual_by_nccls_kernels) {
+  struct Model {
+    const char* config;
+    std::uint64_t tensors, hidden;
+  };
+  const std::string root = kSource + "/";
+  for (const Model& m : {Model{"tests/models/tiny.json", 2, 1024}, {"scenarios/models/gpt-126m.json", 1, 768}}) {
+    ServingBench bench(tiny_serving(
+        {stages_of(2), "model.config=" + root + m.config, "workload.requests={prompt_tokens: 256, output_tokens: 4}"}));
+    bench.run();
+    for (const std::uint32_t i : {0u, 2u}) {
+      const JobRow& hop = bench.hop(i, 0);
+      BOOST_TEST(hop.bytes == (i == 0 ? 256 : 1) * m.tensors * m.hidden * 2, m.config);
+      BOOST_TEST((hop.end - hop.start > Time::us(4)), m.config);  // a copy of one token would take less than 1 us
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sampled_tokens_go_back_by_the_engines_way) {
+  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
+    ServingBench bench(serving_scenario({stages_of(2), "workload.requests={prompt_tokens: 256, output_tokens: 4}",
+                                         "workload.scheduler.preset=" + preset}));
+    bench.run();
+    BOOST_TEST(bench.records.of("PP_Token_FromP").size() == (preset == "sglang" ? 4u : 0u), preset);
   }
 }

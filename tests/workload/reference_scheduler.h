@@ -40,7 +40,7 @@ class ReferenceScheduler {
   }
 
   void add(std::uint32_t number, const workload::inference::Request& request,
-           const workload::inference::PromptContent& content) {
+           const workload::inference::RequestContent& content) {
     waiting_.push_back({number,
                         request.priority,
                         arrivals_++,
@@ -141,7 +141,7 @@ class ReferenceScheduler {
     std::uint32_t priority;
     std::uint32_t arrival;
     std::uint64_t prompt, answer;
-    workload::inference::PromptContent content;
+    workload::inference::RequestContent content;
     std::uint64_t known, computed, in_flight;
     std::vector<std::uint32_t> blocks;
 
@@ -179,7 +179,7 @@ class ReferenceScheduler {
     Tokens tokens;
     for (std::uint64_t t = 0; t < blocks * spec_.block_tokens; ++t) {
       const std::uint64_t grain = r.content.block_tokens;
-      if (t < r.prompt && t < grain * r.content.ids.size())
+      if ((t < r.prompt || grain == 1) && t < grain * r.content.ids.size())
         tokens.emplace_back(r.content.ids[t / grain], t % grain);
       else
         tokens.emplace_back(~std::uint64_t{r.number}, t);  // nobody else's

@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(users_wait_for_their_answers) {
   // Prompts hold the prefix, and their ids cover exactly the prefix.
   std::map<std::uint64_t, std::size_t> requests_of_group;
   for (const Taken& one : taken) {
-    const PromptContent& content = one.arrival.content;
+    const RequestContent& content = one.arrival.content;
     BOOST_REQUIRE(content.ids.size() == 1u);
     BOOST_TEST(content.block_tokens == 110u);
     BOOST_TEST(one.arrival.request.prompt_tokens >= 110u);

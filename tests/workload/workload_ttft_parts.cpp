@@ -176,7 +176,8 @@ BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
   const std::string few_blocks = "workload.kv_blocks=180", few_tokens = "workload.scheduler.max_batched_tokens=384";
   std::uint32_t preemptions = 0;
   for (const std::string preset : {"vllm", "sglang", "trtllm"})
-    for (const std::string shape : {"{name: a}", "{name: a, tp: 2, pp: 2}", "{name: a, pp: 3}"})
+    for (const std::string shape : {"{name: a}", "{name: a, tp: 2, pp: 2}", "{name: a, pp: 3}",
+                                    "{name: p, role: prefill, tp: 2}, {name: d, role: decode, pp: 2, gpus: [4, 5]}"})
       for (const std::string host :
            {"{preset: none}", "{preset: none, async: true, step_us: 300, request_us: 50, token_us: 7}",
             "{preset: none, async: false, step_us: 50, sequence_us: 5}"}) {
@@ -186,4 +187,27 @@ BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
         for (const Served& one : served) preemptions += one.counts.preemptions;
       }
   BOOST_TEST(preemptions > 0u);  // also of prompts in several batches
+}
+
+BOOST_AUTO_TEST_CASE(of_two_instances_the_parts_are_prompt_queue_transfer_and_step) {
+  // The second instance holds one request of 1000 + 20 tokens at a time.
+  const std::vector<std::string> pair{
+      "workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}",
+      "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]",
+      "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}"};
+  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
+    for (const std::string handoff : {"fetched", "per_chunk"}) {
+      BOOST_TEST_INFO_SCOPE(preset << ", " << handoff);
+      std::vector<std::string> sets = pair;
+      sets.push_back("workload.handoff=" + handoff);
+      sets.push_back("workload.scheduler={max_seqs: 64, max_batched_tokens: 256, preset: " + preset + "}");
+      const std::vector<Served> served = serve(sets);
+      for (std::size_t i = 0; i < served.size(); ++i) {
+        BOOST_TEST(part(served[i], TtftPart::prefill_kernels).fs() > 0u);
+        BOOST_TEST(part(served[i], TtftPart::kv).fs() > 0u);
+        BOOST_TEST((part(served[i], TtftPart::decode_kernels) > Time()) == (preset == "vllm"));
+        if (i > 0) BOOST_TEST((part(served[i], TtftPart::decode_queue) > Time()));
+      }
+    }
+  }
 }

@@ -65,10 +65,19 @@ void ApiServer::enter(std::uint32_t request) {
   client_.on_queued(request, std::move(live.content));
 }
 
+void ApiServer::forward(std::uint32_t request) {
+  const Time duration = host_.token() + host_.request();
+  if (duration == Time()) {
+    client_.on_forwarded(request);
+    return;
+  }
+  executor_.host(rank_, rank_.stream(live_.at(request).stream), duration, label(request, kForward, 0), *this);
+}
+
 void ApiServer::deliver(std::uint32_t request) {
   Live& live = live_.at(request);
   work_done_ += 1.0 / live.request.output_tokens;
-  if (live.known++ == 0) live.times.prefilled = executor_.fabric().now();
+  if (live.known++ == 0) live.times.first_known = executor_.fabric().now();
   if (host_.token() == Time()) {
     delivered(request);
     return;
@@ -82,7 +91,7 @@ void ApiServer::delivered(std::uint32_t request) {
   times.tokens.push_back(executor_.fabric().now());
   if (times.tokens.size() == 1) {
     times.first_token = times.tokens.back();
-    live.ttft[TtftPart::host] += times.first_token - times.prefilled;
+    live.ttft[TtftPart::host] += times.first_token - times.first_known;
     executor_.measured("ttft_s", request);
     executor_.measure("tpot_s", request);
   } else if (times.tokens.size() == live.request.output_tokens) {
@@ -123,18 +132,24 @@ JobLabel ApiServer::label(std::uint32_t request, What what, std::uint32_t token)
 
 std::string ApiServer::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  std::string name = f.what == kReceive ? "Host_Request" : fmt::format("Host_Token[{}]", f.token - 1);
+  std::string name = f.what == kReceive   ? "Host_Request"
+                     : f.what == kForward ? "Host_Forward"
+                                          : fmt::format("Host_Token[{}]", f.token - 1);
   if (names_requests_) name += fmt::format("_Req[{}]", f.request);
   return name;
 }
 
 Recorded ApiServer::recorded(std::uint64_t arguments) const {
-  return JobLabel::fields_of<Fields>(arguments).what == kReceive ? Recorded::stage : Recorded::detail;
+  return JobLabel::fields_of<Fields>(arguments).what == kDeliver ? Recorded::detail : Recorded::stage;
 }
 
 void ApiServer::on_job_done(const Job& job) {
   const auto f = job.label().as<Fields>();
-  f.what == kReceive ? enter(f.request) : delivered(f.request);
+  switch (f.what) {
+    case kReceive: enter(f.request); break;
+    case kForward: client_.on_forwarded(f.request); break;
+    default: delivered(f.request); break;
+  }
 }
 
 }  // namespace railyard::workload::inference

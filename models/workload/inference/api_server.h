@@ -42,7 +42,9 @@ class ApiServerClient {
   /// Whether the engine can hold this request. If it cannot, the API server refuses the request.
   virtual bool can_hold(const Request& request) const = 0;
   /// The request enters the queue of the engine.
-  virtual void on_queued(std::uint32_t request, PromptContent content) = 0;
+  virtual void on_queued(std::uint32_t request, RequestContent content) = 0;
+  /// See ApiServer::forward().
+  virtual void on_forwarded(std::uint32_t request) = 0;
 
  protected:
   ~ApiServerClient() = default;
@@ -66,6 +68,9 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   bool has_token(std::uint32_t request) const { return live_.at(request).known > 0; }
   /// The engine has produced the next token of the request.
   void deliver(std::uint32_t request);
+  /// The first of two instances has finished a request. It enters the queue of the second one after the host's time for a
+  /// token, which the router of the two receives, and the time for a request, which the router sends.
+  void forward(std::uint32_t request);
   /// The engine has produced all tokens of the request, and has finished with it.
   void leave(std::uint32_t request);
   /// Reports a phase of the request.
@@ -80,16 +85,16 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
  private:
   struct Live : Served {
-    PromptContent content;    ///< until the request is queued
+    RequestContent content;   ///< until the request is queued
     std::size_t stream = 0;   ///< of the host
     std::uint32_t known = 0;  ///< tokens that the engine has produced
     bool has_left = false;    ///< the engine
   };
-  enum What : std::uint8_t { kReceive, kDeliver };
+  enum What : std::uint8_t { kReceive, kDeliver, kForward };
   struct Fields {
     std::uint32_t request;
-    std::uint32_t what : 1;
-    std::uint32_t token : 31;
+    std::uint32_t what : 2;
+    std::uint32_t token : 30;
   };
 
   void schedule_arrival();
@@ -101,8 +106,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
   void on_job_done(const Job& job) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
-  // Host_Request: from a request's arrival until it is queued. Host_Token[i]: delivery of token i. Both with _Req[r], if
-  // names contain the request.
+  // Host_Request: from a request's arrival until it is queued. Host_Forward: until it is in the second queue. Host_Token[i]:
+  // delivery of token i. All with _Req[r], if names contain the request.
   std::string name(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t arguments) const override;

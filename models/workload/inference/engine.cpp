@@ -19,7 +19,7 @@ Engine::Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec,
       spec_(spec),
       executor_(executor),
       client_(client),
-      pipeline_(instance, executor, spec.names, spec.pp_send, *this),
+      pipeline_(instance, executor, spec.names, spec.hop, *this),
       stages_(instance.pp(), spec.max_in_flight) {}
 
 const StageTimes& Engine::stages() {
@@ -50,7 +50,10 @@ void Engine::compose() {
     Iteration next;
     next.batch = scheduler_.compose();
     client_.on_asked(next.batch);
-    if (next.batch.items.empty()) return;
+    if (next.batch.items.empty()) {
+      if (next.batch.preempted.empty()) return;
+      continue;  // the next step may start others
+    }
     const std::uint32_t group = next.batch.group;
     executor_.passed(this, group_gate(group));
     for (const ScheduledBatch::Item& item : next.batch.items)
@@ -111,15 +114,21 @@ void Engine::on_stage_done(std::uint32_t pass, std::uint32_t) { stages_.done(pas
 void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
   if (spec_.token_ids == TokenIds::stay || instance_.pp() == 1 || !instance_.stage(stage).last) return;
   const ScheduledBatch& batch = in_flight_.back().batch;
-  Rank& rank = instance_.rank(stage, t);
-  const CopyTarget tokens{instance_.rank(0, t).gpu->window(), kTokenIdBytes * batch.items.size()};
-  const JobRef send = executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)},
-                                     JobLabel::of(*this, Fields{pass, stage, t}), *this, {job});
+  const JobRef send = send_token_ids(t, batch, JobLabel::of(*this, Fields{pass, stage, t}), job);
   if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);
 }
 
+JobRef Engine::send_token_ids(std::uint32_t t, const ScheduledBatch& batch, const JobLabel& label, JobRef after) {
+  const std::uint32_t last = instance_.pp() - 1;
+  const Bytes bytes = kTokenIdBytes * batch.items.size();
+  if (spec_.hop.by_kernels) return instance_.exchange(last, t, bytes, label, *this, after);
+  Rank& rank = instance_.rank(last, t);
+  const CopyTarget tokens{instance_.rank(0, t).gpu->window(), bytes};
+  return executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)}, label, *this, {after});
+}
+
 void Engine::on_job_done(const Job& job) {
-  if (spec_.token_ids != TokenIds::to_first_stage) return;
+  if (spec_.token_ids != TokenIds::to_first_stage || is_sender(job)) return;
   // Ranks of the last stage may be a batch apart.
   Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];
   ++iteration.tokens_back;

@@ -19,14 +19,14 @@ namespace railyard::workload::inference {
 
 /// The way of sampled token ids, if there are several stages.
 enum class TokenIds : std::uint8_t {
-  stay,            ///< the last stage delivers them
+  stay,            ///< the last stage delivers them to the host
   to_next_batch,   ///< the last stage delivers them, and sends them to stage 0, where the group's next batch needs them
   to_first_stage,  ///< a batch is complete when they are at stage 0
 };
 
 struct EngineSpec {
   PassNames names = PassNames::iteration;
-  PpSend pp_send = PpSend::shard;
+  StageHop hop;
   Host host;
   CudaGraphs graphs;
   TokenIds token_ids = TokenIds::to_first_stage;
@@ -113,6 +113,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) override;
   void on_pass_done(std::uint32_t pass) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
+
+  JobRef send_token_ids(std::uint32_t t, const ScheduledBatch& batch, const JobLabel& label, JobRef after);
 
   // Jobs of the engine itself: sampled tokens to the first stage, PP_Token_FromP[p]_ToP[0]_TP[t]_It[i], or
   // D_Token_FromP[p]_ToP[0]_TP[t]_Step_[i].

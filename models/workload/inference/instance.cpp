@@ -22,6 +22,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
                    const Host& host, const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus,
                    Executor& executor)
     : model_(model),
+      executor_(executor),
       stages_(transformer::stages_of(mapping.stage_layers)),
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
@@ -45,6 +46,32 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
   tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(engine), executor.fabric());
 }
 
+void Instance::connect_stages() {
+  if (pp() == 1) return;
+  collective::CollectiveRequest request;
+  request.in_graph = true;  // the host's time for launches is its time for a step
+  request.traffic_class = number(TrafficClass::pp);
+  std::vector<std::size_t> in;
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    in.push_back(rank(r).streams.size());
+    rank(r).add_stream("pp_in");
+  }
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const std::uint32_t to = (r + tp()) % ranks();
+    hops_.push_back(std::make_unique<Communicator>(std::vector<Rank*>{&rank(r), &rank(to)},
+                                                   std::vector<std::size_t>{kPp, in[to]}, request, executor_.fabric()));
+  }
+}
+
+JobRef Instance::exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
+                          JobRef after) {
+  Communicator& hop = *hops_[stage * tp() + t];
+  // A receiver that has begun polls with its SMs, so it begins with the sender.
+  const execution::Exchange exchange{0, 1, 0, bytes};
+  executor_.send(hop, exchange, label, client, {after});
+  return executor_.receive(hop, exchange, label, client, {after});
+}
+
 void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const transformer::Stage& s = stages_[r / tp()];
@@ -64,7 +91,8 @@ void Instance::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, s
   }
 }
 
-void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group) const {
+void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
+                           std::uint32_t tensors) const {
   const auto window = [&](std::uint32_t r) { return rank(r).gpu->window(); };
   const double hidden = static_cast<double>(hidden_bytes(model_, 1)) * tokens;
   for (std::uint32_t p = 0; p < pp(); ++p) {
@@ -80,7 +108,7 @@ void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, 
                          group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
   }
   for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
-    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), hidden / tp()});
+    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp()});
 }
 
 void allow_reuse(const std::vector<Instance*>& instances, const std::vector<transport::Traffic>& traffic,

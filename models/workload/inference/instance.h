@@ -19,7 +19,8 @@ namespace railyard::workload::inference {
 class Instance {
  public:
   /// Streams of a rank: kernels and tensor-parallel collectives; pipeline sends; KV handoffs. If host time is modelled,
-  /// rank t = 0 of each stage also has the stream of the host that launches the stage's kernels.
+  /// rank t = 0 of each stage also has the stream of the host that launches the stage's kernels. With connect_stages(),
+  /// ranks also have a stream "pp_in" for what comes from other stages.
   enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
 
   /// @param name     of the group of ranks
@@ -38,6 +39,13 @@ class Instance {
   /// The tensor-parallel ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors
   /// inside a server use the engine's own kernel; all other vectors use NCCL.
   Communicator& tp_communicator(std::uint32_t stage) const { return *tp_groups_.all()[stage]; }
+
+  /// Allows exchange(). Call before the first job.
+  void connect_stages();
+  /// Sends bytes from rank t of a stage to rank t of the next one, or of the last stage to the first one, by NCCL's kernels
+  /// on both. @return the receiver's job
+  JobRef exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
+                  JobRef after);
 
   const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Model-wide index of a stage's first layer.
@@ -63,18 +71,25 @@ class Instance {
 
   /// Adds an estimate of the traffic of passes with `tokens` tokens in all.
   /// @param group  number of the first stage's group of senders whose collectives may be reused, or Traffic::kNobody
-  void add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group) const;
+  /// @param tensors  hidden states that a stage sends to the next one for a token
+  void add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
+                   std::uint32_t tensors) const;
 
  private:
   transformer::ModelShape model_;
   std::unique_ptr<Mesh> mesh_;
+  Executor& executor_;
   Communicators tp_groups_;
+  std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
   std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::unique_ptr<KvCache> kv_;
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
 };
+
+/// Whether a job of Instance::exchange() is the sender's.
+inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collective && job.member() == 0; }
 
 /// Allows reuse of the collectives of these instances' tensor-parallel groups, where they share no link with other traffic.
 /// @param traffic  all of the run

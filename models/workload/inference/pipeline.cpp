@@ -88,13 +88,8 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
   }
 }
 
-Pipeline::Pipeline(Instance& instance, Executor& executor, PassNames names, PpSend pp_send, PassClient& client)
-    : instance_(instance),
-      executor_(executor),
-      names_(names),
-      pp_send_(pp_send),
-      client_(client),
-      times_(instance.ranks()) {}
+Pipeline::Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client)
+    : instance_(instance), executor_(executor), names_(names), hop_(hop), client_(client), times_(instance.ranks()) {}
 
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
@@ -133,7 +128,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   const std::uint32_t tp = instance_.tp();
   const Pass pass = state(number).pass;
   const transformer::Stage& stage = instance_.stage(p);
-  const Bytes hidden = hidden_bytes(instance_.model(), pass.tokens);
+  const Bytes hidden = hop_.tensors * hidden_bytes(instance_.model(), pass.tokens);
   Communicator& communicator = instance_.tp_communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
@@ -168,7 +163,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
                          *this, last);
   };
 
-  if (p > 0 && tp > 1 && pp_send_ == PpSend::shard) {
+  if (p > 0 && tp > 1 && hop_.send == PpSend::shard) {
     ++state(number).collectives_left;
     executor_.collective(communicator, communicator.choose(collective::Operation::all_gather, hidden),
                          label(kGather, 0, 0, false), *this, last, incoming);
@@ -202,9 +197,14 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   for (std::uint32_t t = 0; t < tp; ++t) {
     client_.on_stage_emitted(number, p, t, last[t]);
     if (stage.last) continue;
+    const Bytes bytes = hop_.send == PpSend::shard ? hidden / tp + (t < hidden % tp ? 1 : 0) : hidden;
+    if (hop_.by_kernels) {
+      ++state(number).collectives_left;
+      incoming[t] = instance_.exchange(p, t, bytes, label(kActivation, t, 0, false), *this, last[t]);
+      continue;
+    }
     Rank& rank = instance_.rank(p, t);
-    CopyTarget transfer{instance_.rank(p + 1, t).gpu->window(), hidden};
-    if (pp_send_ == PpSend::shard) transfer.bytes = hidden / tp + (t < hidden % tp ? 1 : 0);
+    const CopyTarget transfer{instance_.rank(p + 1, t).gpu->window(), bytes};
     incoming[t] = executor_.copy(rank, rank.stream(Instance::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
   }
@@ -243,8 +243,8 @@ void Pipeline::on_job_begun(const Job& job) {
   const Fields f = fields_of(job);
   State& s = state(f.pass);
   RankState& rank = s.ranks[rank_of(job)];
-  if (job.kind() == Job::Kind::copy) {
-    rank.send_begun = job.begun_at();
+  if (f.what == kActivation) {
+    if (job.kind() == Job::Kind::copy || is_sender(job)) rank.send_begun = job.begun_at();
     return;
   }
   if (job.kind() == Job::Kind::kernel && !rank.has_kernel) {
@@ -284,6 +284,12 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
 void Pipeline::on_job_done(const Job& job) {
   const Fields f = fields_of(job);
   State& s = state(f.pass);
+  if (f.what == kActivation) {
+    if (is_sender(job)) return;
+    --s.sends_left;
+    if (f.tp == 0) client_.on_activity(f.pass, f.stage, PassActivity::before_stage);
+    return;
+  }
   RankState& rank = s.ranks[rank_of(job)];
   RankTimes& times = times_[rank_of(job)];
   const Time now = executor_.fabric().now();
@@ -298,10 +304,6 @@ void Pipeline::on_job_done(const Job& job) {
       times.tp_s += (now - c.last_entry()).seconds();
       break;
     }
-    case Job::Kind::copy:
-      --s.sends_left;
-      tell(job, PassActivity::before_stage);
-      return;
     case Job::Kind::host:
       s.launched[f.stage] = now;
       --s.host_left;

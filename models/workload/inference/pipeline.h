@@ -32,6 +32,13 @@ enum class PassActivity : std::uint8_t {
   left_stage   ///< is done; the activations or sampled tokens are under way
 };
 
+/// What a stage sends to the next one.
+struct StageHop {
+  PpSend send = PpSend::shard;
+  std::uint32_t tensors = 1;  ///< 2: the hidden state and the residual, in one message
+  bool by_kernels = false;    ///< NCCL's kernels on both sides; otherwise copy engines
+};
+
 /// Receives the progress of passes.
 class PassClient {
  public:
@@ -80,7 +87,7 @@ enum class PassNames : std::uint8_t { prefill, decode, iteration };
 
 class Pipeline : private JobClient, private JobNamer {
  public:
-  Pipeline(Instance& instance, Executor& executor, PassNames names, PpSend pp_send, PassClient& client);
+  Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client);
 
   /// @param after  jobs for which rank t of stage 0 waits, by t; can be empty. @return the pass's number, counted from
   /// 0
@@ -162,7 +169,7 @@ class Pipeline : private JobClient, private JobNamer {
   Instance& instance_;
   Executor& executor_;
   PassNames names_;
-  PpSend pp_send_;
+  StageHop hop_;
   PassClient& client_;
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;

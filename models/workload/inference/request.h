@@ -1,4 +1,4 @@
-// A request for inference, the content of its prompt, and its times.
+// A request for inference, the content of its tokens, and its times.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,15 @@ struct Request {
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
 enum class RequestPart : std::uint8_t { all, prompt, answer };
 
-/// Identifies the tokens of a prompt for prefix caching. Two prompts whose first n ids are equal have the same first
+/// Identifies the tokens of a request for prefix caching. Two requests whose first n ids are equal have the same first
 /// n x block_tokens tokens.
-struct PromptContent {
+struct RequestContent {
   /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0: nothing is known, and no other request
   /// shares a prefix with this one.
   std::uint32_t block_tokens = 0;
-  std::vector<std::uint64_t> ids;  ///< of the prompt's first ids.size() x block_tokens tokens
+  /// Of the prompt's first ids.size() x block_tokens tokens. With block_tokens 1, ids of the answer can follow those of all
+  /// the prompt.
+  std::vector<std::uint64_t> ids;
 };
 
 /// Instants from the start of the run.
@@ -32,10 +34,11 @@ struct RequestTimes {
   Time queued;  ///< the host has put the request into the queue
   Time admitted, prefill_begun;
   Time prefilled;    ///< prefill has produced the first token
+  Time first_known;  ///< the instance that brings the first token to the client has it
   Time first_token;  ///< arrival of the first token at the client
   Time kv_landed, decode_begun;
   Time last_token;           ///< arrival of the last token at the client
-  std::vector<Time> tokens;  ///< arrival of each token at the client, the first one from prefill
+  std::vector<Time> tokens;  ///< arrival of each token at the client
 };
 
 }  // namespace railyard::workload::inference

@@ -18,7 +18,7 @@ class RequestSource {
 
   struct Arrival {
     Request request;
-    PromptContent content;
+    RequestContent content;
   };
 
   /// Arrival of the next request that is known; none if there are no more requests, or if the next one waits for an

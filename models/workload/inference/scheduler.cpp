@@ -34,12 +34,12 @@ bool Scheduler::can_hold(const Request& request, RequestPart part) const {
   if (is_ahead()) return true;
   const std::uint64_t all =
       std::uint64_t{request.prompt_tokens} + (part == RequestPart::prompt ? 1 : request.output_tokens);
-  if (blocks_for(all) > pool_.total()) return false;
+  if (blocks_for(all) > pool_.total() || (spec_.max_model_len > 0 && all > spec_.max_model_len)) return false;
   return spec_.chunked_prefill ||
          (spec_.preemption == Preemption::never ? request.prompt_tokens : all) <= spec_.max_batched_tokens;
 }
 
-void Scheduler::add(std::uint32_t number, const Request& request, PromptContent content, RequestPart part) {
+void Scheduler::add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) {
   auto sequence = std::make_unique<Sequence>();
   sequence->number = number;
   sequence->priority = request.priority;
@@ -50,7 +50,7 @@ void Scheduler::add(std::uint32_t number, const Request& request, PromptContent 
     sequence->all = sequence->prompt + 1;
     sequence->keeps_blocks = true;
   } else if (part == RequestPart::answer) {
-    ++sequence->known;
+    if (!spec_.computes_first_token) ++sequence->known;
     sequence->kv = Sequence::Kv::elsewhere;
   }
   if (is_ahead()) {
@@ -156,7 +156,6 @@ std::size_t Scheduler::free_slots() const {
 
 void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots) {
   while (!waiting_.empty()) {
-    Sequence& s = *waiting_.front();
     if (budget == 0 || (spec_.prompts_in_turn && !batch.items.empty())) {
       refusal_ = Refusal::budget;
       refuses_all_ = true;
@@ -167,42 +166,47 @@ void Scheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::s
       refuses_all_ = true;
       return;
     }
-    if (s.kv == Sequence::Kv::elsewhere) {
-      if (reserve_for_kv(batch)) continue;
-      refusal_ = Refusal::blocks;
-      return;
-    }
-    const bool has_kv = s.kv == Sequence::Kv::arrived;
-    std::vector<BlockPool::Block> hits;
-    if (!has_kv) hits = find_prefix(s);
-    const std::uint64_t start = has_kv ? s.computed : hits.size() * spec_.block_tokens;
-    const std::uint64_t wanted = below_threshold(s.known - start);
-    if (!spec_.chunked_prefill && wanted > budget) {
-      refusal_ = Refusal::budget;
-      return;
-    }
-    const std::uint64_t tokens = std::min(wanted, budget);
-    if (!may_start(s, hits, start + tokens)) {
-      refusal_ = Refusal::blocks;
-      return;
-    }
-    if (has_kv) {
-      reserved_.erase(std::find(reserved_.begin(), reserved_.end(), &s));
-      s.kv = Sequence::Kv::here;
-      s.prefill = s.prompt;
-    } else {
-      begin_with(s, std::move(hits));
-      s.prefill = s.known;
-    }
-    grow(s, tokens);
-    waiting_.pop_front();
-    running_.push_back(&s);
-    s.is_running = true;
-    s.group = batch.group;
-    schedule(batch, s, tokens);
-    budget -= tokens;
-    --slots;
+    const std::size_t items = batch.items.size();
+    refusal_ = start(batch, *waiting_.front(), budget);
+    if (refusal_ == Refusal::blocks && running_.empty())
+      if (Sequence* const s = first_arrived()) start(batch, *s, budget);
+    if (refusal_ != Refusal::none) return;
+    slots -= batch.items.size() - items;
   }
+}
+
+Scheduler::Sequence* Scheduler::first_arrived() const {
+  const auto found =
+      std::find_if(waiting_.begin(), waiting_.end(), [](const Sequence* s) { return s->kv == Sequence::Kv::arrived; });
+  return found == waiting_.end() ? nullptr : *found;
+}
+
+Refusal Scheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t& budget) {
+  if (s.kv == Sequence::Kv::elsewhere) return reserve_for_kv(batch, s) ? Refusal::none : Refusal::blocks;
+  const bool has_kv = s.kv == Sequence::Kv::arrived;
+  std::vector<BlockPool::Block> hits;
+  if (!has_kv) hits = find_prefix(s);
+  const std::uint64_t begin = has_kv ? s.computed : hits.size() * spec_.block_tokens;
+  const std::uint64_t wanted = below_threshold(s.known - begin);
+  if (!spec_.chunked_prefill && wanted > budget) return Refusal::budget;
+  const std::uint64_t tokens = std::min(wanted, budget);
+  if (!may_start(s, hits, begin + tokens)) return Refusal::blocks;
+  if (has_kv) {
+    reserved_.erase(std::find(reserved_.begin(), reserved_.end(), &s));
+    s.kv = Sequence::Kv::here;
+    s.prefill = s.computed;
+  } else {
+    begin_with(s, std::move(hits));
+    s.prefill = s.known;
+  }
+  grow(s, tokens);
+  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
+  running_.push_back(&s);
+  s.is_running = true;
+  s.group = batch.group;
+  schedule(batch, s, tokens);
+  budget -= tokens;
+  return Refusal::none;
 }
 
 void Scheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens) {
@@ -211,7 +215,7 @@ void Scheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t token
   item.tokens = static_cast<std::uint32_t>(tokens);
   item.start = s.computed;
   item.is_first = !s.has_started;
-  item.is_decode = tokens == 1 && s.computed >= s.prompt;
+  item.is_decode = tokens == 1 && s.computed + (s.decodes_first ? 1 : 0) >= s.prompt;
   if (!item.is_decode) item.chunk = s.chunks++;
   s.has_started = true;
   if (s.computed < s.prefill) s.last_prefill = compositions_;
@@ -256,6 +260,7 @@ std::uint64_t Scheduler::preempt(ScheduledBatch& batch, Sequence& s) {
   s.furthest = std::max(s.furthest, s.computed);
   s.computed = 0;
   s.is_running = false;
+  s.decodes_first = false;
   ++s.counts.preemptions;
   running_.erase(std::find(running_.begin(), running_.end(), &s));
   enqueue(s, spec_.reserve != Reserve::expected_output);
@@ -315,8 +320,41 @@ std::vector<std::uint32_t> Scheduler::complete(const ScheduledBatch& batch) {
 std::string Scheduler::blocked() const {
   const std::deque<Sequence*>& queue = is_ahead() ? before_memory_ : waiting_;
   if (queue.empty()) return "";
-  return fmt::format("{} requests wait, request {} first: {} of {} blocks are free", queue.size(),
-                     queue.front()->number, pool_.free(), pool_.total());
+  const Sequence& s = *queue.front();
+  const std::uint64_t needed =
+      is_ahead() ? whole_->blocks(s.kv == Sequence::Kv::here ? s.prompt : s.all) : blocks_to_start(s, {}, s.known);
+  const std::string holders = this->holders();
+  return fmt::format("{} requests wait, request {} first, for {} blocks: {} of {} are free{}", queue.size(), s.number,
+                     needed, pool_.free(), pool_.total(), holders.empty() ? "" : "; held by " + holders);
+}
+
+std::string Scheduler::holders() const {
+  constexpr std::size_t kMostListed = 8;
+  struct Holder {
+    std::uint32_t number;
+    std::uint64_t blocks;
+    const char* state;
+  };
+  std::vector<Holder> all;
+  const auto add = [&](const Sequence& s, const char* state) {
+    const std::uint64_t blocks = s.whole != 0 ? whole_->blocks(s.whole) : s.blocks.size();
+    if (blocks > 0) all.push_back({s.number, blocks, state});
+  };
+  const auto state = [](const Sequence& s) {
+    if (s.is_running) return "runs";
+    if (s.kv == Sequence::Kv::arriving) return "its KV is on its way";
+    return s.kv == Sequence::Kv::arrived ? "its KV has arrived" : "waits";
+  };
+  for (const auto& [number, s] : sequences_) add(*s, state(*s));
+  for (const auto& [number, s] : kept_) add(*s, "its KV has not been read");
+  std::sort(all.begin(), all.end(), [](const Holder& a, const Holder& b) {
+    return a.blocks != b.blocks ? a.blocks > b.blocks : a.number < b.number;
+  });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), kMostListed); ++i)
+    text += fmt::format("{}request {}: {} ({})", i > 0 ? ", " : "", all[i].number, all[i].blocks, all[i].state);
+  if (all.size() > kMostListed) text += fmt::format(", and {} others", all.size() - kMostListed);
+  return text;
 }
 
 const Scheduler::Counts& Scheduler::counts(std::uint32_t number) const {

@@ -17,7 +17,10 @@
 //
 // Prompt and answer may run on two instances. The one with the prompts keeps the blocks of a request that has left until
 // they have been read. In the other one a request waits for its turn, takes blocks for its prompt, and runs when the KV
-// has arrived, as with vLLM's NixlConnector. If it is preempted there, it computes its prompt again.
+// has arrived, as with vLLM's NixlConnector. If it is preempted there, it computes its prompt again. A preempted request at
+// the head of the queue may need blocks that requests behind it hold, whose KV has arrived. If nothing runs, the first of
+// those starts before the head, as in later versions (vllm-project/vllm pull requests 44560 and 45406); otherwise the
+// instance would wait for ever.
 //
 // Engines before paged KV cache are settings of the same rules (workload.kind: disaggregated_prefill): memory for a whole
 // sequence before its first batch, prompts one by one, and requests that decode together staying together.
@@ -52,6 +55,7 @@ struct SchedulerSpec {
   QueuePolicy policy = QueuePolicy::fcfs;
   std::uint32_t max_batched_tokens = 8192;
   std::uint32_t max_seqs = 1024;
+  std::uint32_t max_model_len = 0;                  ///< tokens of a request, prompt and answer; 0: no limit
   std::uint32_t long_prefill_threshold_tokens = 0;  ///< longest chunk of a prompt; 0: the budget only
   bool chunked_prefill = true;
   BatchMix mix = BatchMix::mixed;
@@ -67,6 +71,9 @@ struct SchedulerSpec {
   std::uint32_t groups = 1;
   bool prompts_in_turn = false;  ///< a batch has a chunk of one prompt
   bool placeholders = false;     ///< a request may run on a token that is not known yet
+  bool computes_first_token =
+      false;  ///< of the part `answer`: when the KV has arrived, a step on the last token of the prompt
+              ///< gives the first token
 };
 
 /// Why the first waiting request did not start.
@@ -90,21 +97,22 @@ class Scheduler {
   /// @param blocks  including the reserved block
   /// @param whole   with Reserve::ahead; else null
   /// @pre each request fits: ceil(all its tokens / block_tokens) < blocks; without chunked_prefill also all its tokens <=
-  /// max_batched_tokens, or its prompt if nobody is preempted
+  /// max_batched_tokens, or its prompt if nobody is preempted; and all its tokens <= max_model_len
   Scheduler(const SchedulerSpec& spec, std::uint32_t blocks, WholeSequences* whole = nullptr);
 
   /// Whether the request meets the precondition above.
   bool can_hold(const Request& request, RequestPart part = RequestPart::all) const;
   /// Whether the part `answer` of a request needs this instance. If memory is taken ahead, nobody can tell before the first
   /// token whether that token ends the answer.
-  bool computes_answer(const Request& request) const { return is_ahead() || request.output_tokens > 1; }
-  /// @pre computes_answer(), for the part `answer`
-  void add(std::uint32_t number, const Request& request, PromptContent content = {},
+  bool computes_answer(const Request& request) const {
+    return is_ahead() || spec_.computes_first_token || request.output_tokens > 1;
+  }
+  void add(std::uint32_t number, const Request& request, RequestContent content = {},
            RequestPart part = RequestPart::all);
   /// With Reserve::ahead, takes memory for waiting requests, first come first served. Call when a request has been added or
   /// memory has been released.
   std::vector<Reservation> reserve();
-  /// All KV of a request of the part `answer` has arrived in its reservation. @pre it has at least two output tokens
+  /// All KV of a request of the part `answer` has arrived in its reservation. @pre it has tokens to compute here
   void arrived(std::uint32_t number);
   /// The KV of a request of the part `prompt`, which has left, has been read; or the request, whose KV has arrived, has
   /// no answer to compute.
@@ -159,9 +167,10 @@ class Scheduler {
     std::uint32_t chunks = 0;        ///< of the prompt, in batches so far
     std::uint32_t group = 0;
     bool has_started = false, is_running = false;
-    bool keeps_blocks = false;  ///< when it leaves
+    bool keeps_blocks = false;   ///< when it leaves
+    bool decodes_first = false;  ///< its first token is a decode of the prompt's last token
     enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
-    PromptContent content;
+    RequestContent content;
     std::vector<BlockPool::Block> blocks;
     std::uint64_t whole = 0;                   ///< tokens for which memory that is not paged is held
     std::size_t filled = 0;                    ///< blocks with content
@@ -185,10 +194,15 @@ class Scheduler {
   enum class Which : std::uint8_t { all, prompts, decodes };
   void run_running(ScheduledBatch& batch, std::uint64_t& budget, Which which);
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots);
+  /// Puts a waiting request into the batch, or takes blocks for the KV of its prompt.
+  /// @return why it cannot start; none if it has left the queue
+  Refusal start(ScheduledBatch& batch, Sequence& s, std::uint64_t& budget);
+  /// The first waiting request whose KV has arrived; null if there is none.
+  Sequence* first_arrived() const;
   /// Slots of max_seqs that are free.
   std::size_t free_slots() const;
-  /// Takes blocks for the prompt of the first waiting request. @return false if there are not enough
-  bool reserve_for_kv(ScheduledBatch& batch);
+  /// Takes blocks for the prompt of a waiting request. @return false if there are not enough
+  bool reserve_for_kv(ScheduledBatch& batch, Sequence& s);
   /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
   bool grow(Sequence& s, std::uint64_t tokens);
   /// Tokens of the answer for which blocks are reserved, as SGLang counts them: all of a request that is starting or was
@@ -198,7 +212,14 @@ class Scheduler {
   void begin_with(Sequence& s, std::vector<BlockPool::Block> hits);
   /// @param hits    the request's first blocks, found in the prefix index
   /// @param tokens  that its blocks must hold after the first chunk
-  bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const;
+  bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
+    return s.whole != 0 || blocks_to_start(s, hits, tokens) <= pool_.free();
+  }
+  /// Free blocks that this takes. @pre the memory is paged
+  std::uint64_t blocks_to_start(const Sequence& s, const std::vector<BlockPool::Block>& hits,
+                                std::uint64_t tokens) const;
+  /// "request 3: 26 (its KV has arrived)", for each request that holds blocks, in a stall report.
+  std::string holders() const;
   std::vector<BlockPool::Block> find_prefix(Sequence& s);
   void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
   /// Those of the next `tokens` tokens that were computed before a preemption.

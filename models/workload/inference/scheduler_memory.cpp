@@ -32,15 +32,14 @@ void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
   if (!s.has_started) s.counts.cached_tokens = s.computed;
 }
 
-bool Scheduler::reserve_for_kv(ScheduledBatch& batch) {
-  Sequence& s = *waiting_.front();
+bool Scheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   std::vector<BlockPool::Block> hits = find_prefix(s);
   if (!may_start(s, hits, s.known)) return false;
   begin_with(s, std::move(hits));
   grow(s, s.prompt - s.computed);
   s.kv = Sequence::Kv::arriving;
   reserved_.push_back(&s);
-  waiting_.pop_front();
+  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   batch.reservations.push_back({s.number, s.computed});
   return true;
 }
@@ -68,7 +67,8 @@ std::vector<Reservation> Scheduler::reserve() {
 void Scheduler::arrived(std::uint32_t number) {
   Sequence& s = *sequences_.at(number);
   s.kv = Sequence::Kv::arrived;
-  s.computed = s.prompt;
+  s.computed = s.prompt - (spec_.computes_first_token ? 1 : 0);
+  s.decodes_first = spec_.computes_first_token;
   fill_blocks(s, s.prompt);
   // Its turn has come already: before all requests that came after it.
   const auto place =
@@ -101,8 +101,8 @@ std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
   return static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(most));
 }
 
-bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
-  if (s.whole != 0) return true;
+std::uint64_t Scheduler::blocks_to_start(const Sequence& s, const std::vector<BlockPool::Block>& hits,
+                                         std::uint64_t tokens) const {
   const std::uint64_t wanted = blocks_for(spec_.reserve == Reserve::chunk ? tokens : s.known + reserved_answer(s));
   std::uint64_t needed = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.blocks.size());
   // A block of the prefix that nobody holds is free now, and will not be.
@@ -116,7 +116,7 @@ bool Scheduler::may_start(const Sequence& s, const std::vector<BlockPool::Block>
       }
     }
   }
-  return needed <= pool_.free();
+  return needed;
 }
 
 BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
@@ -124,8 +124,9 @@ BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
     const std::uint64_t begin = s.contents.size() * spec_.block_tokens, end = begin + spec_.block_tokens;
     const std::uint64_t grain = s.content.block_tokens;
     std::uint64_t value = s.contents.empty() ? 0 : s.contents.back();
-    // The last id may stand for more tokens than the prompt has; the block's other tokens are of the answer.
-    if (end <= std::min(s.prompt, s.content.ids.size() * grain)) {
+    // An id of several tokens at the prompt's end may stand for more tokens than the prompt has; the other tokens of the block
+    // are of the answer.
+    if (end <= (grain == 1 ? s.content.ids.size() : std::min(s.prompt, s.content.ids.size() * grain))) {
       value = mixed(mixed(value, kShared), begin % grain);
       for (std::uint64_t i = begin / grain; i * grain < end; ++i) value = mixed(value, s.content.ids[i]);
     } else {

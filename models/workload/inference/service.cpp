@@ -20,17 +20,24 @@ Service::Side::Side(Service& owner, std::size_t its_place, const transformer::Mo
       instance(spec().name, model, spec().mapping, owner.spec_.host, spec().engine, placed.gpus, executor),
       scheduler(spec().scheduler, load(placed.blocks), &instance.kv()),
       engine(instance, scheduler, engine_spec(), executor, *this) {
-  if (is_paged() && is_first()) ttft.emplace(instance.pp());
+  if (!is_paged()) return;
+  instance.connect_stages();
+  if (is_first() || service.spec_.first_token != FirstToken::prefill) ttft.emplace(instance.pp(), !is_first());
 }
 
 EngineSpec Service::Side::engine_spec() const {
   const SchedulerSpec& s = spec().scheduler;
   EngineSpec engine;
-  engine.pp_send = service.spec_.pp_send;
+  engine.hop.send = service.spec_.pp_send;
   engine.host = service.spec_.host;
   engine.max_in_flight = s.groups * s.max_in_flight;
   engine.graphs = service.spec_.cudagraph;
-  if (is_paged()) return engine;
+  if (is_paged()) {
+    engine.hop.tensors = spec().rules.passes_residual ? 2 : 1;
+    engine.hop.by_kernels = true;
+    if (spec().rules.sampled_ids == SampledIds::host) engine.token_ids = TokenIds::stay;
+    return engine;
+  }
   if (spec().part == RequestPart::answer) {
     engine.names = PassNames::decode;
     engine.token_ids = TokenIds::to_next_batch;
@@ -101,7 +108,8 @@ std::vector<transport::Traffic> Service::traffic() {
   std::int64_t group = 0;
   for (const auto& side : sides_) {
     side->instance.add_traffic(all, tokens(side->spec().part),
-                               executor_.replays() ? group : transport::Traffic::kNobody);
+                               executor_.replays() ? group : transport::Traffic::kNobody,
+                               side->spec().rules.passes_residual ? 2 : 1);
     group += side->instance.pp();
   }
   if (!handoff_) return all;
@@ -137,7 +145,7 @@ bool Service::can_hold(const Request& request) const {
                      [&](const auto& side) { return side->scheduler.can_hold(request, side->spec().part); });
 }
 
-void Service::on_queued(std::uint32_t request, PromptContent content) {
+void Service::on_queued(std::uint32_t request, RequestContent content) {
   const Request& what = api_server_.on_way(request).request;
   contents_.emplace(request, std::move(content));
   if (pushes() && is_handed_over(what)) {
@@ -148,20 +156,28 @@ void Service::on_queued(std::uint32_t request, PromptContent content) {
 }
 
 bool Service::is_handed_over(const Request& request) const {
-  return handoff_ && sides_[1]->scheduler.computes_answer(request);
+  return handoff_ && (spec_.first_token != FirstToken::prefill || sides_[1]->scheduler.computes_answer(request));
+}
+
+bool Service::decodes(const Request& request) const {
+  return handoff_ && (spec_.first_token == FirstToken::decode_step || request.output_tokens > 1);
+}
+
+bool Service::is_first_token_of_prefill(const Request& request) const {
+  return spec_.first_token == FirstToken::prefill || !is_handed_over(request);
 }
 
 void Service::admit(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
-  served.ttft[TtftPart::kv] = fabric_.now() - served.times.queued;
+  served.ttft[TtftPart::decode_queue] = fabric_.now() - served.times.queued;
   const bool is_needed_again = handoff_ && !pushes();
   sides_[0]->add(request, served.request,
                  is_needed_again ? contents_.at(request) : std::move(contents_.extract(request).mapped()));
 }
 
-void Service::Side::add(std::uint32_t request, const Request& what, PromptContent content) {
+void Service::Side::add(std::uint32_t request, const Request& what, RequestContent content) {
   scheduler.add(request, what, std::move(content), spec().part);
-  if (ttft) ttft->queued(request, service.fabric_.now());
+  if (ttft && (is_first() || !service.pushes())) ttft->queued(request, service.fabric_.now());
   if (is_paged()) {
     if (is_first()) service.admitted(request);
     engine.added(request);
@@ -182,6 +198,7 @@ void Service::Side::on_reserved(const Reservation& reservation) {
   }
   const std::uint64_t prompt = service.api_server_.on_way(reservation.request).request.prompt_tokens;
   if (!service.pushes()) {
+    if (ttft) ttft->fetches(reservation.request, service.fabric_.now());
     service.handoff_->fetch(reservation.request, reservation.from, prompt);
     return;
   }
@@ -206,6 +223,12 @@ void Service::Side::report() {
 
 void Service::Side::on_composed(std::uint32_t pass, const Iteration& iteration) {
   if (is_first() && service.pushes()) service.handoff_->composed(pass, iteration.batch);
+  if (is_first() || service.spec_.first_token != FirstToken::kv_arrival) return;
+  for (const ScheduledBatch::Item& item : iteration.batch.items) {
+    if (!item.is_first) continue;
+    close_ttft(item.request);
+    service.api_server_.deliver(item.request);
+  }
 }
 
 void Service::Side::on_asked(const ScheduledBatch& batch) {
@@ -241,10 +264,15 @@ void Service::Side::on_iteration(std::uint32_t number, const Iteration& iteratio
 
 void Service::Side::on_token(std::uint32_t request) {
   if (!service.api_server_.has_token(request)) {
-    if (ttft) service.api_server_.on_way(request).ttft.add(ttft->first_token(request, service.fabric_.now()), {});
-    service.first_token(request);
+    close_ttft(request);
+    if (is_first()) service.prefilled(request);
+    if (is_first() && !service.is_first_token_of_prefill(service.api_server_.on_way(request).request)) return;
   }
   service.api_server_.deliver(request);
+}
+
+void Service::Side::close_ttft(std::uint32_t request) {
+  if (ttft) service.api_server_.on_way(request).ttft.add(ttft->first_token(request, service.fabric_.now()), {});
 }
 
 void Service::Side::on_finished(std::uint32_t request) {
@@ -267,9 +295,9 @@ void Service::admitted(std::uint32_t request) {
   count(in_prefill_, 1, kPrefill);
 }
 
-void Service::first_token(std::uint32_t request) {
+void Service::prefilled(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
-  served.times.kv_landed = served.times.decode_begun = fabric_.now();
+  served.times.prefilled = served.times.kv_landed = served.times.decode_begun = fabric_.now();
   if (is_handed_over(served.request)) {
     api_server_.tell(request, RequestPhase::handoff);
   } else if (served.request.output_tokens > 1) {
@@ -287,10 +315,19 @@ void Service::hand_over(std::uint32_t request) {
     contents_.erase(request);
     api_server_.leave(request);
   } else if (pushes()) {
+    if (sides_[1]->ttft) sides_[1]->ttft->fetches(request, fabric_.now());
     handoff_->computed(request);
+  } else if (spec_.first_token == FirstToken::prefill) {
+    on_forwarded(request);
   } else {
-    sides_[1]->add(request, what, std::move(contents_.extract(request).mapped()));
+    api_server_.forward(request);
   }
+}
+
+void Service::on_forwarded(std::uint32_t request) {
+  Served& served = api_server_.on_way(request);
+  served.ttft[TtftPart::host] += fabric_.now() - served.times.prefilled;
+  sides_[1]->add(request, served.request, std::move(contents_.extract(request).mapped()));
 }
 
 void Service::on_kv_arrived(std::uint32_t request) {
@@ -299,14 +336,20 @@ void Service::on_kv_arrived(std::uint32_t request) {
   served.times.kv_landed = fabric_.now();
   prefill.scheduler.release(request);
   prefill.report();
-  if (served.request.output_tokens > 1) {
+  if (decodes(served.request)) {
     api_server_.tell(request, RequestPhase::decode_queued);
     decode.scheduler.arrived(request);
+    if (decode.ttft) decode.ttft->fetched(request, fabric_.now());
     decode.engine.added(request);
   } else {
     served.times.decode_begun = fabric_.now();
     decode.scheduler.release(request);
+    if (!is_first_token_of_prefill(served.request)) {
+      decode.close_ttft(request);
+      api_server_.deliver(request);
+    }
     finish(request);
+    decode.engine.changed();
   }
   prefill.reserve();
   prefill.report();
@@ -314,7 +357,8 @@ void Service::on_kv_arrived(std::uint32_t request) {
 }
 
 void Service::finish(std::uint32_t request) {
-  if (api_server_.on_way(request).request.output_tokens > 1) count(in_decode_, -1, kDecode);
+  const Request& what = api_server_.on_way(request).request;
+  if (what.output_tokens > 1 || decodes(what)) count(in_decode_, -1, kDecode);
   api_server_.leave(request);
   sides_.back()->report();
   sides_.back()->reserve();

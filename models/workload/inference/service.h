@@ -1,13 +1,16 @@
 // Serves requests, with one instance that prefills and decodes, or with one instance for each. A scheduler forms the
 // batches of each instance (scheduler.h).
 //
-// The API server puts requests into the queue of the first instance. With two instances, the first one produces the
-// first token and keeps the KV until it has been read. There are two orders:
+// The API server puts requests into the queue of the first instance. With two instances, the first one computes the
+// prompt and keeps the KV until it has been read. There are two orders:
 //
 //   fetched   the request then waits for its turn in the second instance, takes memory there, fetches the KV and is
 //             decoded, as with vLLM's NixlConnector
 //   pushed    the request takes memory in the second instance first, and then enters the queue of the first one, which
 //             sends KV while it computes, as with SGLang's disaggregation
+//
+// The client gets its first token by the engine's rule (FirstToken): vLLM throws the token of the first instance away, and
+// the second one computes it again; SGLang and TensorRT-LLM bring it from the second instance when the KV is there.
 #pragma once
 
 #include <memory>
@@ -88,10 +91,12 @@ class Service : private ApiServerClient, private HandoffClient {
     std::uint32_t load(std::uint32_t paged_blocks);
 
     /// A request enters the queue.
-    void add(std::uint32_t request, const Request& what, PromptContent content);
+    void add(std::uint32_t request, const Request& what, RequestContent content);
     /// Takes memory for requests that wait for it outside of batches.
     void reserve();
     void on_reserved(const Reservation& reservation);
+    /// The request's first token is known here: adds the parts of its time in this instance.
+    void close_ttft(std::uint32_t request);
     /// Reports load and memory.
     void report();
 
@@ -112,7 +117,7 @@ class Service : private ApiServerClient, private HandoffClient {
     Instance instance;
     Scheduler scheduler;
     Engine engine;
-    std::optional<TtftClock> ttft;  ///< of the first instance, if it is paged
+    std::optional<TtftClock> ttft;  ///< if it is paged, and a part of the TTFT
     EngineLoad reported;
     Bytes reported_kv = 0;  ///< promised on a rank of stage 0
   };
@@ -124,10 +129,14 @@ class Service : private ApiServerClient, private HandoffClient {
   double handed_over(const HandoffPlan::Share& share) const;
   /// Whether the second instance takes part in a request.
   bool is_handed_over(const Request& request) const;
+  /// Whether the second instance computes tokens of it.
+  bool decodes(const Request& request) const;
+  /// Whether the client gets the first token from the first instance.
+  bool is_first_token_of_prefill(const Request& request) const;
   /// The request enters the queue of the first instance; then it has memory there, unless batches take it.
   void admit(std::uint32_t request);
   void admitted(std::uint32_t request);
-  void first_token(std::uint32_t request);
+  void prefilled(std::uint32_t request);
   /// The first of two instances has finished its part; the last instance has finished.
   void hand_over(std::uint32_t request);
   void finish(std::uint32_t request);
@@ -135,7 +144,8 @@ class Service : private ApiServerClient, private HandoffClient {
   void count(std::uint32_t& requests, int more, Phase phase);
 
   bool can_hold(const Request& request) const override;
-  void on_queued(std::uint32_t request, PromptContent content) override;
+  void on_queued(std::uint32_t request, RequestContent content) override;
+  void on_forwarded(std::uint32_t request) override;
   void on_kv_arrived(std::uint32_t request) override;
 
   ServingSpec spec_;
@@ -144,7 +154,7 @@ class Service : private ApiServerClient, private HandoffClient {
   std::vector<std::unique_ptr<Side>> sides_;
   std::optional<Handoff> handoff_;  ///< from the first to the second instance
   ApiServer api_server_;
-  std::unordered_map<std::uint32_t, PromptContent>
+  std::unordered_map<std::uint32_t, RequestContent>
       contents_;                                  ///< of requests that are not in the queue of their last instance
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;  ///< requests
   Time window_since_, window_;

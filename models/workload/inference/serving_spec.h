@@ -12,6 +12,7 @@
 #include "workload/inference/cuda_graphs.h"
 #include "workload/inference/request_list.h"
 #include "workload/inference/scheduler.h"
+#include "workload/inference/serving_rules.h"
 #include "workload/inference/spec.h"
 
 namespace railyard::workload::inference {
@@ -38,6 +39,7 @@ struct InstanceSpec {
   Mapping mapping;
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
+  ServingRules rules;
   std::string scheduler_preset;
   collective::Engine engine;
 };
@@ -62,6 +64,7 @@ struct ServingSpec {
   Host host;
   PpSend pp_send = PpSend::shard;
   HandoffGrain handoff = HandoffGrain::fetched;  ///< of two instances
+  FirstToken first_token = FirstToken::prefill;  ///< of two instances
   Slo slo;
   bool names_requests = true;    ///< in names of jobs
   RequestList::Requests listed;  ///< all requests, for the estimate of traffic; null: not known

@@ -4,9 +4,8 @@
 
 namespace railyard::workload::inference {
 
-namespace {
-
-TtftPart queue_part(Refusal refusal) {
+TtftPart TtftClock::queue_part(Refusal refusal) const {
+  if (decodes_) return TtftPart::decode_queue;
   switch (refusal) {
     case Refusal::slots: return TtftPart::queue_slots;
     case Refusal::budget: return TtftPart::queue_budget;
@@ -14,11 +13,9 @@ TtftPart queue_part(Refusal refusal) {
   }
 }
 
-}  // namespace
-
 TtftPart TtftClock::part_of(PassActivity activity) const {
   switch (activity) {
-    case PassActivity::kernels: return TtftPart::prefill_kernels;
+    case PassActivity::kernels: return decodes_ ? TtftPart::decode_kernels : TtftPart::prefill_kernels;
     case PassActivity::collective: return TtftPart::tp;
     // With one stage, the pass waits for the stage's slowest rank.
     case PassActivity::left_stage: return stages_ > 1 ? TtftPart::pp : TtftPart::tp;
@@ -88,6 +85,17 @@ void TtftClock::queued(std::uint32_t number, Time now) {
   new_.push_back(number);
 }
 
+void TtftClock::fetches(std::uint32_t number, Time now) {
+  const auto [found, is_new] = requests_.try_emplace(number);
+  if (is_new) found->second.since = now;
+  wait(found->second, TtftPart::kv, now);
+}
+
+void TtftClock::fetched(std::uint32_t number, Time now) {
+  wait(requests_.at(number), TtftPart::step_alignment, now);
+  new_.push_back(number);
+}
+
 void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now) {
   new_.insert(new_.end(), batch.preempted.begin(), batch.preempted.end());
   for (const std::uint32_t number : new_)
@@ -104,7 +112,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     passes_.back().part = is_stage_busy ? TtftPart::queue_pipeline : TtftPart::host;
     passes_.back().since = now;
     for (const ScheduledBatch::Item& item : batch.items) {
-      if (item.is_decode) continue;
+      if (item.is_decode && !decodes_) continue;
       Request* const request = find(item.request);
       if (request == nullptr) continue;
       if (request->pass) {
@@ -115,7 +123,8 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     }
   }
   if (scheduler.waiting() == 0) return;
-  queue_.turn(scheduler.refuses_all() ? queue_part(scheduler.refusal()) : TtftPart::queue_behind, now);
+  const TtftPart behind = decodes_ ? TtftPart::decode_queue : TtftPart::queue_behind;
+  queue_.turn(scheduler.refuses_all() ? queue_part(scheduler.refusal()) : behind, now);
   if (scheduler.refuses_all()) return;
   head_ = scheduler.first_waiting();
   if (Request* const head = find(*head_)) wait(*head, queue_part(scheduler.refusal()), now);
@@ -123,7 +132,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
 
 void TtftClock::begun(std::uint32_t number, const ScheduledBatch& batch, Time now) {
   for (const ScheduledBatch::Item& item : batch.items) {
-    if (item.is_decode) continue;
+    if (item.is_decode && !decodes_) continue;
     Request* const request = find(item.request);
     if (request == nullptr || request->next.empty() || request->next.front() != number) continue;
     request->next.erase(request->next.begin());
@@ -148,7 +157,7 @@ TtftTimes TtftClock::first_token(std::uint32_t number, Time now) {
 
 void TtftClock::completed(const ScheduledBatch& batch, Time now) {
   for (const ScheduledBatch::Item& item : batch.items) {
-    if (item.is_decode) continue;
+    if (item.is_decode && !decodes_) continue;
     Request* const request = find(item.request);
     if (request == nullptr || request->pass != first_) continue;
     if (request->next.empty()) {

@@ -13,7 +13,13 @@
 //   prefill_kernels  kernels of a batch with a chunk of the prompt
 //   tp               its tensor-parallel collectives, including their gates
 //   pp               its activations between stages, and its tokens on their way back to stage 0
-//   kv               waits until the decode instance has memory for its KV, if KV is sent while it is computed
+//   kv               two instances: its KV is on its way to the instance that decodes, after the prompt
+//   decode_queue     two instances: in the queue of the instance that decodes, for a turn or for memory. If KV is sent while
+//                    it is computed, this comes before the prompt
+//   decode_kernels   two instances: kernels of the batch of the instance that decodes which gives the client its first token
+//
+// With two instances, host also has the time from the end of the prompt until the request is in the other queue, and
+// step_alignment, queue_pipeline, tp and pp are sums over both instances.
 //
 // A batch is observed on rank t = 0 of the stage on which it is. Chunks of a prompt may be in several batches at once;
 // then the batch that has begun last counts. A request in the queue keeps its part from one composition to the next.
@@ -43,19 +49,14 @@ enum class TtftPart : std::uint8_t {
   tp,
   pp,
   kv,
+  decode_queue,
+  decode_kernels,
 };
-constexpr std::size_t kTtftParts = 11;
-constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
-                                                             "step_alignment",
-                                                             "queue_slots",
-                                                             "queue_budget",
-                                                             "queue_blocks",
-                                                             "queue_behind",
-                                                             "queue_pipeline",
-                                                             "prefill_kernels",
-                                                             "tp",
-                                                             "pp",
-                                                             "kv"};
+constexpr std::size_t kTtftParts = 13;
+constexpr std::array<const char*, kTtftParts> kTtftPartNames{
+    "host",         "step_alignment", "queue_slots",     "queue_budget", "queue_blocks",
+    "queue_behind", "queue_pipeline", "prefill_kernels", "tp",           "pp",
+    "kv",           "decode_queue",   "decode_kernels"};
 
 class TtftTimes {
  public:
@@ -73,9 +74,13 @@ class TtftTimes {
 /// Follows the requests of an engine from its queue to their first token. Events come in the order of their time.
 class TtftClock {
  public:
-  explicit TtftClock(std::uint32_t stages) : stages_(stages) {}
+  /// @param decodes  of the instance that decodes, of two
+  TtftClock(std::uint32_t stages, bool decodes) : stages_(stages), decodes_(decodes) {}
 
   void queued(std::uint32_t request, Time now);
+  /// A request that this clock follows or not yet waits for its KV, outside of the queue; then it is in the queue again.
+  void fetches(std::uint32_t request, Time now);
+  void fetched(std::uint32_t request, Time now);
   /// The scheduler has composed a batch, which becomes the next pass unless it is empty. Passes are numbered from 0.
   void composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now);
   void begun(std::uint32_t pass, const ScheduledBatch& batch, Time now);
@@ -105,6 +110,7 @@ class TtftClock {
   };
 
   TtftPart part_of(PassActivity activity) const;
+  TtftPart queue_part(Refusal refusal) const;
   Pass& pass(std::uint32_t number) { return passes_[number - first_]; }
   Request* find(std::uint32_t number);
   /// The clock whose parts count for a request; null: its own.
@@ -117,6 +123,7 @@ class TtftClock {
   void settle(Request& request, Time now);
 
   std::uint32_t stages_;
+  bool decodes_;
   std::unordered_map<std::uint32_t, Request> requests_;
   std::vector<std::uint32_t> new_;     ///< queued since the last composition
   std::optional<std::uint32_t> head_;  ///< of the queue, if it alone was refused in the last composition

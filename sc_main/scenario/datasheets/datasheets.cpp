@@ -281,8 +281,8 @@ workload::Host load_host(const std::string& preset) {
   return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
 }
 
-collective::Engine load_engine(const DatasheetName& which) {
-  const collective::Engine engine = load_named("engines", which, engine_record());
+EngineSheet load_engine(const DatasheetName& which) {
+  const EngineSheet engine = load_named("engines", which, engine_record());
   for (const gpu::BlockScaledProducts& products : engine.block_scaled_products)
     for (const std::string& architecture : products.architectures)
       if (products.library == gpu::GemmLibrary::deepgemm && architecture != "hopper")

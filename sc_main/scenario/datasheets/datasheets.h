@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/input_error.h"
-#include "collective/engine.h"
 #include "platforms/machine_spec.h"
+#include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/host.h"
 #include "workload/training/software.h"
@@ -31,8 +31,8 @@ platforms::NvLinkProtocol load_nvlink_protocol(std::uint32_t generation, Datashe
 platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
 /// Preset of the host software of a serving engine.
 workload::Host load_host(const std::string& preset);
-/// Kernels of a serving engine, or of NCCL.
-collective::Engine load_engine(const DatasheetName& which);
+/// Kernels and rules of a serving engine, or of NCCL.
+EngineSheet load_engine(const DatasheetName& which);
 /// A software stack for training.
 workload::training::Software load_software(const DatasheetName& which);
 /// The protocol of a NIC: "infiniband", "roce" or "efa".

@@ -104,21 +104,40 @@ Record<AllReduceKernel> all_reduce_record() {
   return r;
 }
 
+template <class M>
+M EngineSheet::*of_sheet(M Engine::*member) {
+  return member;
+}
+
 }  // namespace
 
-Record<Engine> engine_record() {
-  Record<Engine> r;
-  r.choice("attention", &Engine::attention, words_of(gpu::kAttentionLibraryNames), "attention kernels of an instance")
+Record<EngineSheet> engine_record() {
+  Record<EngineSheet> r;
+  r.choice("attention", &EngineSheet::attention, words_of(gpu::kAttentionLibraryNames),
+           "attention kernels of an instance")
       .required();
-  r.list("block_scaled_products", &Engine::block_scaled_products, block_scaled_record(),
+  r.list("block_scaled_products", of_sheet(&Engine::block_scaled_products), block_scaled_record(),
          "products of fp8 weights with a scale for each block of 128 x 128; the first one for the GPU applies")
       .fallback("[]: cuBLAS");
-  r.list("eager_call", &Engine::eager_call, eager_call_record(),
+  r.list("eager_call", of_sheet(&Engine::eager_call), eager_call_record(),
          "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies")
       .required();
-  r.list("all_reduce", &Engine::all_reduce, all_reduce_record(),
+  r.list("all_reduce", of_sheet(&Engine::all_reduce), all_reduce_record(),
          "the engine's own all-reduce kernels inside a server; the first one that fits applies")
       .required();
+  using namespace workload::inference;
+  const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
+  r.choice("extra_layers", rule(&ServingRules::extra_layers), words_of(kExtraLayersNames),
+           "pipeline stages that have one layer more, if their number does not divide the layers");
+  r.add("passes_residual", rule(&ServingRules::passes_residual),
+        "a pipeline stage sends the residual beside the hidden state, in models that keep it apart");
+  r.choice("sampled_ids", rule(&ServingRules::sampled_ids), words_of(kSampledIdsNames),
+           "how sampled tokens get from the last stage to the first: through the host, or as a message between GPUs");
+  r.choice("handoff", rule(&ServingRules::handoff), words_of(kHandoffGrainNames),
+           "default of workload.handoff, with a prefill and a decode instance");
+  r.choice("first_token", rule(&ServingRules::first_token), words_of(kFirstTokenNames),
+           "which instant brings the client the first token, with two instances: the end of the prompt; the request's "
+           "start in the decode instance, when its KV has arrived; the end of its first step there");
   return r;
 }
 

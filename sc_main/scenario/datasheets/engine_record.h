@@ -3,9 +3,14 @@
 
 #include "collective/engine.h"
 #include "sc_main/scenario/table/record.h"
+#include "workload/inference/serving_rules.h"
 
 namespace railyard::scenario {
 
-Record<collective::Engine> engine_record();
+struct EngineSheet : collective::Engine {
+  workload::inference::ServingRules rules;
+};
+
+Record<EngineSheet> engine_record();
 
 }  // namespace railyard::scenario

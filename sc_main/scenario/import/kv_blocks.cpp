@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "transformer/memory.h"
+#include "workload/inference/serving_rules.h"
 
 namespace railyard::scenario {
 
@@ -50,7 +51,8 @@ std::uint32_t kv_blocks(const PlacedInstance& instance, const ModelShape& model,
 double bytes_of_rank(const PlacedInstance& instance, const ModelShape& model, const Parallelism& parallel,
                      std::uint32_t blocks, const BatchLimits& limits) {
   double most = 0;
-  for (const Stage& stage : transformer::stages_of(transformer::even_stage_layers(model.layers, parallel.pp))) {
+  for (const Stage& stage : transformer::stages_of(workload::inference::divided_layers(
+           model.layers, parallel.pp, workload::inference::ExtraLayers::before_last))) {
     const Bytes fixed = transformer::rank_weight_bytes(model, stage, parallel.tp) +
                         transformer::activation_bytes(model, stage, parallel.tp, limits.max_batched_tokens,
                                                       std::min(limits.max_seqs, limits.max_batched_tokens));

@@ -64,7 +64,7 @@ Record<PrefillSection> prefill_record() {
 }
 
 PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
-  const auto& [model, machine, compute, source] = setting;
+  const auto& [model, machine, compute, source, served] = setting;
   PrefillSpec spec = written;
   const auto place = [&](const std::string& group) {
     const std::string placement = "workload.placement";
@@ -76,6 +76,13 @@ PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
   spec.decode = resolve_mapping(written.decode_mapping, &spec.prefill, place("decode"), written.placement.decode, model,
                                 machine, source);
   spec.requests = resolve_requests(written.written_requests, written.steps, source);
+  for (const workload::inference::Request& request : spec.requests) {
+    const std::uint64_t tokens = std::uint64_t{request.prompt_tokens} + request.output_tokens;
+    if (served.context_tokens > 0 && tokens > served.context_tokens)
+      refuse_workload(source, "requests",
+                      "a request of " + std::to_string(tokens) + " tokens, prompt and answer, exceeds the context of " +
+                          model.name + "; accepted: up to " + std::to_string(served.context_tokens));
+  }
   spec.host = resolve_host(written.written_host);
   spec.engine = load_engine({written.library, "workload.library", place_of(source.root, "workload.library")});
   for (Mapping* mapping : {&spec.prefill, &spec.decode})

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "platforms/machine_spec.h"
+#include "sc_main/scenario/model/config.h"
 #include "sc_main/scenario/model/profile.h"
 #include "sc_main/scenario/table/record.h"
 #include "transformer/model_shape.h"
@@ -23,6 +24,7 @@ struct Setting {
   platforms::MachineSpec& machine;
   const ComputeSection& compute;
   const Source& source;
+  ServedModel served;
 };
 
 struct Kind {

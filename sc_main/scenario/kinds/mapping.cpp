@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "transformer/parameters.h"
+#include "workload/inference/serving_rules.h"
 
 namespace railyard::scenario {
 
@@ -62,7 +62,7 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
            std::to_string(mapping.pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
   mapping.stage_layers =
       resolve_stage_layers(written.stage_layers, mapping.pp, key + ".pp is " + std::to_string(mapping.pp), model,
-                           key + ".stage_layers", source);
+                           key + ".stage_layers", source, place.extra_layers);
   const auto spec =
       std::find_if(machine.groups.begin(), machine.groups.end(), [&](const auto& g) { return g.name == group; });
   const std::uint32_t gpus = spec->servers * machine.board.gpus;
@@ -80,8 +80,9 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
 
 std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<std::uint32_t>>& written,
                                                 std::uint32_t stages, const std::string& stages_text,
-                                                const ModelShape& model, const std::string& key, const Source& source) {
-  if (!written) return transformer::even_stage_layers(model.layers, stages);
+                                                const ModelShape& model, const std::string& key, const Source& source,
+                                                workload::inference::ExtraLayers extra) {
+  if (!written) return workload::inference::divided_layers(model.layers, stages, extra);
   if (written->size() != stages) refuse(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
   const std::uint64_t sum = std::accumulate(written->begin(), written->end(), std::uint64_t{0});
   if (sum != model.layers)

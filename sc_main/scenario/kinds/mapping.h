@@ -9,6 +9,7 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/table/record.h"
 #include "transformer/model_shape.h"
+#include "workload/inference/serving_rules.h"
 #include "workload/inference/spec.h"
 
 namespace railyard::scenario {
@@ -48,6 +49,7 @@ void read_placement(PlacementSection& placement, const Node& node, const std::st
 /// Where a mapping is written: the key that holds it, the group of GPUs, and the key of its placement.
 struct MappingPlace {
   std::string key, group, placement_key;
+  workload::inference::ExtraLayers extra_layers = workload::inference::ExtraLayers::first;  ///< without stage_layers
 };
 /// `otherwise`: mapping for keys that are not written.
 workload::inference::Mapping resolve_mapping(const MappingSection& written,
@@ -57,10 +59,11 @@ workload::inference::Mapping resolve_mapping(const MappingSection& written,
                                              const platforms::MachineSpec& machine, const Source& source);
 /// The written layers of each stage, or layers as even as possible.
 /// @param stages  "workload.prefill.pp is 4": what sets their number
-std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<std::uint32_t>>& written,
-                                                std::uint32_t count, const std::string& stages,
-                                                const transformer::ModelShape& model, const std::string& key,
-                                                const Source& source);
+/// @param extra   stages that take the remainder
+std::vector<std::uint32_t> resolve_stage_layers(
+    const std::optional<std::vector<std::uint32_t>>& written, std::uint32_t count, const std::string& stages,
+    const transformer::ModelShape& model, const std::string& key, const Source& source,
+    workload::inference::ExtraLayers extra = workload::inference::ExtraLayers::first);
 /// The written GPUs of a group, one for each rank, or GPU r for rank r.
 std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
                                              std::uint32_t ranks, std::uint32_t gpus, const std::string& group,

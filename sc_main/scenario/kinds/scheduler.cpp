@@ -92,6 +92,11 @@ Record<SchedulerSection> scheduler_record() {
   r.add("max_seqs", &S::max_seqs, "most requests that run at once")
       .range(1, 1 << 20)
       .fallback("vllm: 1024 with 70 GiB or more, except A100, else 256; sglang, trtllm: 2048");
+  r.add("max_model_len", &S::max_model_len,
+        "most tokens of a request, prompt and answer; a longer request is refused. At most the context of the model's "
+        "config")
+      .range(1, 1 << 30)
+      .fallback("the context of the model's config");
   r.add("long_prefill_threshold_tokens", &S::long_prefill_threshold_tokens,
         "most tokens of one prompt in a batch; 0: only the budget limits them")
       .range(0, 1 << 20)
@@ -119,16 +124,22 @@ Record<SchedulerSection> scheduler_record() {
   return r;
 }
 
+void resolve_engine(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
+                    const std::string& key, const Source& source) {
+  instance.scheduler_preset = own.preset.value_or(common.preset.value_or(kPresets[0].name));
+  const std::string library_key = (own.library ? key : "workload") + ".scheduler.library";
+  const EngineSheet sheet = load_engine({own.library.value_or(common.library.value_or(instance.scheduler_preset)),
+                                         library_key, place_of(source.root, library_key)});
+  instance.engine = sheet;
+  instance.rules = sheet.rules;
+}
+
 void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
                        const SchedulerSetting& setting, const std::string& key, const Source& source) {
-  instance.scheduler_preset = own.preset.value_or(common.preset.value_or(kPresets[0].name));
   for (const Preset& preset : kPresets) {
     if (instance.scheduler_preset != preset.name) continue;
     instance.scheduler = preset.make(setting.gpu);
   }
-  const std::string library_key = (own.library ? key : "workload") + ".scheduler.library";
-  instance.engine = load_engine({own.library.value_or(common.library.value_or(instance.scheduler_preset)), library_key,
-                                 place_of(source.root, library_key)});
   SchedulerSpec& spec = instance.scheduler;
   apply(spec, common);
   apply(spec, own);
@@ -141,6 +152,13 @@ void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, c
     if (!value_at(source.root, where)) where = std::string("workload.scheduler.") + setting_key;
     throw InputError(place_of(source.root, where), where + ": " + what);
   };
+  const std::uint32_t context = setting.context_tokens;
+  spec.max_model_len = own.max_model_len.value_or(common.max_model_len.value_or(context));
+  if (context > 0 && spec.max_model_len > context)
+    refuse("max_model_len", std::to_string(spec.max_model_len) +
+                                " is more than the context of the model's config"
+                                "; accepted: up to " +
+                                std::to_string(context));
   if (spec.max_batched_tokens < spec.max_seqs)
     refuse(value_at(source.root, "workload.scheduler.max_seqs") ? "max_seqs" : "max_batched_tokens",
            "max_batched_tokens " + std::to_string(spec.max_batched_tokens) + " is less than max_seqs " +

@@ -17,7 +17,8 @@ struct SchedulerSection {
   std::optional<workload::inference::BatchMix> mix;
   std::optional<workload::inference::Reserve> reserve;
   std::optional<workload::inference::Preemption> preemption;
-  std::optional<std::uint32_t> max_batched_tokens, max_seqs, long_prefill_threshold_tokens, block_tokens, max_in_flight;
+  std::optional<std::uint32_t> max_batched_tokens, max_seqs, max_model_len, long_prefill_threshold_tokens, block_tokens,
+      max_in_flight;
   std::optional<bool> chunked_prefill, prefix_caching;
   std::optional<double> watermark_ratio;
 };
@@ -28,8 +29,12 @@ Record<SchedulerSection> scheduler_record();
 struct SchedulerSetting {
   const gpu::GpuDatasheet& gpu;
   bool async_host;
+  std::uint32_t context_tokens;  ///< of the model
 };
-/// Sets the instance's scheduler and engine: the preset, then `common`, then `own`. @param key  of the instance
+/// Sets the instance's preset and engine: those of `own`, else of `common`. @param key  of the instance
+void resolve_engine(workload::inference::InstanceSpec& spec, const SchedulerSection& common,
+                    const SchedulerSection& own, const std::string& key, const Source& source);
+/// Sets the instance's scheduler: the preset, then `common`, then `own`. @pre resolve_engine(), and the mapping
 void resolve_scheduler(workload::inference::InstanceSpec& spec, const SchedulerSection& common,
                        const SchedulerSection& own, const SchedulerSetting& setting, const std::string& key,
                        const Source& source);

@@ -17,6 +17,7 @@ namespace railyard::scenario {
 using workload::inference::CudaGraphs;
 using workload::inference::InstanceSpec;
 using workload::inference::KvBlocks;
+using workload::inference::QueuePolicy;
 using workload::inference::RequestPart;
 using workload::inference::ServingSpec;
 
@@ -40,6 +41,7 @@ struct ServingSection : ServingSpec {
   SchedulerSection scheduler;
   HostSection written_host;
   std::optional<std::uint32_t> kv_blocks;
+  std::optional<workload::inference::HandoffGrain> written_handoff;
 };
 
 Record<InstanceSection> instance_record() {
@@ -59,7 +61,7 @@ Record<InstanceSection> instance_record() {
       .fallback("1");
   r.add("stage_layers", member(&MappingSection::stage_layers), "number of layers of each stage")
       .range(1, kMostLayers)
-      .fallback("as even as possible; earlier stages take the remainder");
+      .fallback("as even as possible; the engine's rule gives the remainder to some stages");
   r.number_or("gpus", "auto", &Section::gpus, "GPU of each rank p*tp+t within its group").fallback("rank r on GPU r");
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank of this instance, one of them reserved")
       .range(2, kMostBlocks)
@@ -100,10 +102,11 @@ Record<ServingSection> serving_record() {
            "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole "
            "activation");
   r.choice(
-      "handoff", &ServingSpec::handoff, {"per_layer", "per_chunk", "at_end", "fetched"},
-      "with a prefill and a decode instance, how KV cache gets from one to the other. fetched: the decode instance "
-      "takes memory after the prompt and fetches it; else the decode instance takes memory before the prompt, and "
-      "KV is sent when it is complete for a layer, a chunk or the prompt");
+       "handoff", &Section::written_handoff, words_of(workload::inference::kHandoffGrainNames),
+       "with a prefill and a decode instance, how KV cache gets from one to the other. fetched: the decode instance "
+       "takes memory after the prompt and fetches it; else the decode instance takes memory before the prompt, and "
+       "KV is sent when it is complete for a layer, a chunk or the prompt")
+      .fallback("the rule of the decode instance's engine: vllm, trtllm: fetched; sglang: per_chunk");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
       .above(0, 1e6)
@@ -132,13 +135,16 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   spec.part = written.part;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];
-  spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus"}, written.gpus,
-                                 setting.model, setting.machine, setting.source);
+  resolve_engine(spec, common.scheduler, written.scheduler, key, setting.source);
+  spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus", spec.rules.extra_layers},
+                                 written.gpus, setting.model, setting.machine, setting.source);
   spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
-  resolve_scheduler(spec, common.scheduler, written.scheduler, {group.gpu, host.async}, key, setting.source);
+  resolve_scheduler(spec, common.scheduler, written.scheduler, {group.gpu, host.async, setting.served.context_tokens},
+                    key, setting.source);
+  spec.rules.passes_residual = spec.rules.passes_residual && setting.served.keeps_residual;
   return spec;
 }
 
@@ -182,6 +188,25 @@ void check_whole_prompts(const ServingRequests& requests, const workload::infere
                        std::to_string(scheduler.max_batched_tokens));
 }
 
+void check_priorities(const ServingRequests& requests, const std::vector<InstanceSpec>& instances) {
+  const auto has_policy = [](const InstanceSpec& i) { return i.scheduler.policy == QueuePolicy::priority; };
+  if (!requests.priority || std::any_of(instances.begin(), instances.end(), has_policy)) return;
+  throw InputError(requests.priority->where,
+                   requests.priority->key + ": does not apply to policy: fcfs; accepted with policy: priority");
+}
+
+/// A request is at most as long as the engine allows. Drawn lengths without a bound are checked when requests arrive.
+void check_context(const ServingRequests& requests, const InstanceSpec& instance, std::uint32_t context_tokens) {
+  const std::uint64_t most = instance.scheduler.max_model_len;
+  const std::optional<ServingRequests::Longest>& longest = requests.prompt_and_output;
+  if (most == 0 || !longest || longest->tokens <= most) return;
+  throw InputError(longest->where, "workload.requests: a request of " + std::to_string(longest->tokens) +
+                                       " tokens, prompt and answer, is longer than max_model_len, " +
+                                       std::to_string(most) +
+                                       (most == context_tokens ? " by the model's config.json" : "") +
+                                       "; accepted: up to " + std::to_string(most));
+}
+
 ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
   spec.host = resolve_host(written.written_host);
@@ -202,7 +227,16 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
     refuse_workload(setting.source, "handoff",
                     "there is one colocated instance; accepted with one prefill and one decode instance");
   if (spec.instances.front().part == RequestPart::answer) std::swap(spec.instances[0], spec.instances[1]);
-  for (const InstanceSpec& instance : spec.instances) check_whole_prompts(requests, instance.scheduler);
+  const workload::inference::ServingRules& rules = spec.instances.back().rules;
+  spec.handoff = written.written_handoff.value_or(rules.handoff);
+  if (spec.instances.size() > 1) spec.first_token = rules.first_token;
+  spec.instances.back().scheduler.computes_first_token =
+      spec.first_token == workload::inference::FirstToken::decode_step;
+  check_priorities(requests, spec.instances);
+  for (const InstanceSpec& instance : spec.instances) {
+    check_context(requests, instance, setting.served.context_tokens);
+    check_whole_prompts(requests, instance.scheduler);
+  }
   return spec;
 }
 

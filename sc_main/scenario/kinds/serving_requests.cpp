@@ -222,8 +222,10 @@ ServingRequests listed(const ServingRequestsSection& written, const Source& sour
   ServingRequests result;
   for (std::size_t i = 0; i < written.list.size(); ++i) {
     const RequestItem& item = written.list[i];
-    result.include(item.prompt_tokens, *item.output_tokens,
-                   place_of(source.root, "workload." + kKey + ".list." + std::to_string(i)));
+    const std::string key = "workload." + kKey + ".list." + std::to_string(i);
+    result.include(item.prompt_tokens, *item.output_tokens, place_of(source.root, key));
+    const std::string priority = key + ".priority";
+    if (item.priority > 0 && !result.priority) result.priority = {priority, place_of(source.root, priority)};
   }
   // All items have output_tokens.
   const auto requests = std::make_shared<const std::vector<Request>>(listed_requests(written.list, 0));
@@ -245,7 +247,7 @@ std::vector<Record<ServingRequestsSection>> serving_request_forms() {
   Record<ServingRequestsSection> list;
   Record<RequestItem> item = request_item(true);
   item.add("priority", &RequestItem::priority, "with policy: priority, requests with lower values are served first")
-      .range(0, 1e9);
+      .range(0, kMostPriority);
   list.list("list", &ServingRequestsSection::list, item, "one item per request").required();
   return {generated_form(), list, trace_form<ServingRequestsSection>()};
 }

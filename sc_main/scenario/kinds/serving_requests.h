@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "sc_main/scenario/kinds/requests.h"
@@ -34,6 +35,12 @@ struct ServingRequests {
   /// The longest prompt, and the largest sum of prompt and answer, for checks of memory. None if the distribution of the
   /// lengths has no bound.
   std::optional<Longest> prompt, prompt_and_output;
+  /// The first priority other than 0.
+  struct Priority {
+    std::string key;
+    Origin where;
+  };
+  std::optional<Priority> priority;
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };
 

@@ -14,7 +14,7 @@
 namespace railyard::scenario {
 
 using nlohmann::json;
-using workload::inference::PromptContent;
+using workload::inference::RequestContent;
 
 namespace {
 
@@ -134,6 +134,16 @@ class JsonRows : public TraceRows {
  public:
   JsonRows(const std::string& path, const Origin& where) : TraceRows(path, where), path_(path) {}
 
+  std::uint32_t priority() const override {
+    if (!row_.contains("priority")) return 0;
+    const json& priority = row_["priority"];
+    if (!priority.is_number_unsigned() || priority.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostPriority))
+      throw error_at("priority", "expected an integer from 0 to " + number_text(kMostPriority) + ", got " +
+                                     in_quotes(text_of(priority)));
+    return priority.get<std::uint32_t>();
+  }
+  Origin priority_place() const override { return place_of(tree(), "priority"); }
+
  protected:
   /// Reads a line; if it is not JSON, the row is not an object.
   bool next_row() {
@@ -173,8 +183,8 @@ class JsonRows : public TraceRows {
     return result;
   }
   /// Content by hash_ids. The id of a last block that the prompt does not fill is left out.
-  PromptContent hashed_content(std::uint32_t block_tokens, std::uint32_t prompt_tokens) const {
-    PromptContent content{block_tokens, ids("hash_ids")};
+  RequestContent hashed_content(std::uint32_t block_tokens, std::uint32_t prompt_tokens) const {
+    RequestContent content{block_tokens, ids("hash_ids")};
     const std::uint32_t needed = prompt_tokens / block_tokens;
     if (content.ids.size() < needed)
       throw error_at("hash_ids", "a prompt of " + std::to_string(prompt_tokens) + " tokens needs at least " +
@@ -211,9 +221,9 @@ class MooncakeRows : public JsonRows {
     return true;
   }
 
-  PromptContent content() const override {
+  RequestContent content() const override {
     constexpr std::uint32_t kBlockTokens = 512;
-    return row_.contains("hash_ids") ? hashed_content(kBlockTokens, prompt_tokens_) : PromptContent();
+    return row_.contains("hash_ids") ? hashed_content(kBlockTokens, prompt_tokens_) : RequestContent();
   }
 
  private:
@@ -242,9 +252,14 @@ class LlmServingSimRows : public JsonRows {
     return true;
   }
 
-  PromptContent content() const override {
-    if (row_.contains("output_tok_ids")) ids_of("output_tok_ids", "output_toks", lengths_.output_tokens);
-    if (row_.contains("input_tok_ids")) return {1, ids_of("input_tok_ids", "input_toks", lengths_.prompt_tokens)};
+  RequestContent content() const override {
+    std::vector<std::uint64_t> answer;
+    if (row_.contains("output_tok_ids")) answer = ids_of("output_tok_ids", "output_toks", lengths_.output_tokens);
+    if (row_.contains("input_tok_ids")) {
+      RequestContent content{1, ids_of("input_tok_ids", "input_toks", lengths_.prompt_tokens)};
+      content.ids.insert(content.ids.end(), answer.begin(), answer.end());
+      return content;
+    }
     if (!row_.contains("hash_ids")) return {};
     if (!row_.contains("hash_block_tokens")) throw error_at("hash_ids", "needs hash_block_tokens beside it");
     return hashed_content(count("hash_block_tokens"), lengths_.prompt_tokens);

@@ -22,6 +22,7 @@ namespace railyard::scenario {
 
 /// Largest prompt, and largest answer.
 constexpr double kMostTokens = 1 << 24;
+constexpr double kMostPriority = 1e9;
 
 enum class TraceFormat { azure, mooncake, llmservingsim, vidur };
 
@@ -40,8 +41,12 @@ class TraceRows {
 
   /// The next row; false at the end. @throws InputError: a row without a valid arrival and token counts
   virtual bool next(TraceRow& row) = 0;
+  /// Priority of the latest row; 0 without one. @throws InputError: not an integer from 0 to 1e9
+  virtual std::uint32_t priority() const { return 0; }
+  /// Where it stands. @pre priority() > 0
+  virtual Origin priority_place() const { return {}; }
   /// Content of the prompt of the latest row. @throws InputError: ids that do not fit the row's token counts
-  virtual workload::inference::PromptContent content() const { return {}; }
+  virtual workload::inference::RequestContent content() const { return {}; }
 
   Lines lines;
 };

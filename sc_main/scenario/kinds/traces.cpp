@@ -28,6 +28,7 @@ class SortedRows {
     const std::size_t max_count = trace.max_count.value_or(std::numeric_limits<std::uint32_t>::max());
     TraceRow row;
     while (rows_.size() < max_count && reader.next(row)) {
+      if (reader.priority() > 0 && !priority_) priority_ = reader.priority_place();
       if (has_content) reader.content();
       rows_.push_back({row, reader.lines.place()});
     }
@@ -44,6 +45,8 @@ class SortedRows {
   }
 
   const std::vector<PlacedRow>& rows() const { return rows_; }
+  /// The first priority other than 0.
+  const std::optional<Origin>& priority() const { return priority_; }
   Time arrival(std::size_t place) const {
     constexpr long double kFsPerNs = 1e6L;
     const auto after = static_cast<long double>(rows_[place].row.arrival_ns - start_ns_);
@@ -57,6 +60,7 @@ class SortedRows {
   double rate_scale_;
   std::int64_t start_ns_ = 0;
   std::vector<PlacedRow> rows_;
+  std::optional<Origin> priority_;
 };
 
 class TraceSource : public RequestSource {
@@ -75,7 +79,9 @@ class TraceSource : public RequestSource {
     const bool is_row = reader_->next(row);
     if (!is_row || row.prompt_tokens != expected.prompt_tokens || row.output_tokens != expected.output_tokens)
       throw reader_->lines.error("the trace has changed since the start of the run");
-    return {sorted_->request(taken_++), reader_->content()};
+    Request request = sorted_->request(taken_++);
+    request.priority = reader_->priority();
+    return {request, reader_->content()};
   }
   void done(std::uint32_t, Time) override {}
   std::uint32_t count() const override { return static_cast<std::uint32_t>(sorted_->rows().size()); }
@@ -91,6 +97,9 @@ class TraceSource : public RequestSource {
 std::vector<Request> load_trace(const TraceSection& trace, const Origin& where) {
   const auto reader = open_trace(trace.format, trace.file, where);
   const SortedRows sorted(*reader, trace, false);
+  if (sorted.priority())
+    throw InputError(*sorted.priority(),
+                     "priority: does not apply here; accepted with workload.kind: serving and policy: priority");
   std::vector<Request> requests;
   requests.reserve(sorted.rows().size());
   for (std::size_t i = 0; i < sorted.rows().size(); ++i) requests.push_back(sorted.request(i));
@@ -101,6 +110,7 @@ ServingRequests stream_trace(const TraceSection& trace, const Origin& where) {
   const auto reader = open_trace(trace.format, trace.file, where);
   const auto sorted = std::make_shared<const SortedRows>(*reader, trace, true);
   ServingRequests result;
+  if (sorted->priority()) result.priority = {"priority", *sorted->priority()};
   for (const auto& [row, place] : sorted->rows())
     result.include(row.prompt_tokens, row.output_tokens, {trace.file, place.line, 1});
   result.make_source = [=] {

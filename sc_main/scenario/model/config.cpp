@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "sc_main/scenario/model/keys.h"
@@ -143,6 +144,39 @@ void read_ends(ModelShape& shape, const ModelConfig& config, const Family& famil
     config.refuse({"word_embed_proj_dim"}, "embeddings narrower than the layers are not modelled");
 }
 
+/// The longest sequence, by the rule of vLLM (config/model.py, _get_and_verify_max_len): the smallest of these keys, times
+/// the factor by which the config stretches rotary positions.
+std::uint32_t context_tokens(const ModelConfig& config) {
+  constexpr double kMost = 1 << 30;
+  double least = 0;
+  const auto value_of = [&](const Entry& entry) {
+    if (entry.value->text == "Infinity" || entry.value->text == "NaN") return 0.0;  // no limit
+    Field number;
+    number.range(0, std::numeric_limits<double>::max());
+    return read_number(number, *entry.value, entry.key);
+  };
+  for (const char* key : {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"}) {
+    const Entry* entry = config.peek(key);
+    const double tokens = entry ? value_of(*entry) : 0;
+    if (tokens > 0 && (least == 0 || tokens < least)) least = tokens;
+  }
+  const Entry* rope = config.peek("rope_scaling");
+  if (!rope) rope = config.peek("rope_parameters");
+  if (least > 0 && rope && rope->value->kind == Node::Kind::mapping) {
+    const auto in_rope = [&](const char* key) -> const Entry* {
+      const Entry* entry = rope->value->find(key);
+      return entry && entry->value->kind == Node::Kind::scalar ? entry : nullptr;
+    };
+    const Entry* kind = in_rope("rope_type");
+    if (!kind) kind = in_rope("type");
+    const std::string name = kind ? kind->value->text : "";
+    const Entry *factor = in_rope("factor"), *original = in_rope("original_max_position_embeddings");
+    const bool is_stretched = factor && name != "su" && name != "longrope" && name != "llama3";
+    if (is_stretched) least = (name == "yarn" && original ? value_of(*original) : least) * value_of(*factor);
+  }
+  return static_cast<std::uint32_t>(std::min(least, kMost));
+}
+
 void read_norms(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
   shape.norms = family.norms;
   shape.norm_vectors = family.norm_vectors;
@@ -205,6 +239,7 @@ LoadedModel load_model(const std::string& path, const Origin& where, const std::
   read_experts(shape, config, family, type);
   read_ends(shape, config, family, type);
   read_norms(shape, config, family, type);
+  model.served = {context_tokens(config), family.keeps_residual};
   shape.dtype = dtype.empty() ? config_data_type(config) : data_type(dtype);
   config.has({"torch_dtype", "dtype"});
   shape.kv_dtype = shape.dtype;

@@ -19,8 +19,16 @@ struct ModelSection {
 
 Record<ModelSection> model_record();
 
+/// What a serving engine reads in a config besides the shape.
+struct ServedModel {
+  std::uint32_t context_tokens = 0;  ///< longest sequence; 0: the config does not say
+  /// vLLM keeps the residual apart from the hidden state, up to the next norm, so pipeline stages send both.
+  bool keeps_residual = true;
+};
+
 struct LoadedModel {
   transformer::ModelShape shape;
+  ServedModel served;
   std::vector<std::string> notes;  ///< one line for each key that is not modelled and changes no time
 };
 

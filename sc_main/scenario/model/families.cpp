@@ -27,6 +27,7 @@ Family gpt(std::vector<const char*> types, BiasRule bias = kAlways) {
   f.tied_embeddings = true;
   f.qkv = f.output = f.mlp = bias;
   f.norm_vectors = 2;
+  f.keeps_residual = false;
   return f;
 }
 
@@ -37,6 +38,7 @@ std::vector<Family> llama_like() {
   f.mlp = kMlpBias;
   all.push_back(f);
   f.types = {"granite", "granitemoe"};
+  f.keeps_residual = false;
   all.push_back(f);
 
   f = llama({"mistral", "ministral"});
@@ -135,8 +137,10 @@ std::vector<Family> others() {
   f = llama({"olmo"});
   f.qkv = f.output = kAttentionBias;
   f.norm_vectors = 0;
+  f.keeps_residual = false;
   all.push_back(f);
   f = llama({"olmo2", "olmoe"});
+  f.keeps_residual = false;
   f.qkv = f.output = kAttentionBias;
   f.qk_norm = QkNorm::per_width;
   all.push_back(f);
@@ -145,8 +149,11 @@ std::vector<Family> others() {
   f.defaults = {{"sliding_window", 4096}, {"sliding_window_pattern", 4}};
   all.push_back(f);
 
-  all.push_back(llama({"dbrx"}));
+  f = llama({"dbrx"});
+  f.keeps_residual = false;
+  all.push_back(f);
   f = llama({"stablelm"});
+  f.keeps_residual = false;
   f.qkv = {"use_qkv_bias", false};
   f.norm_vectors = 2;
   f.qk_norm = QkNorm::per_width;

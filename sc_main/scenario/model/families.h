@@ -48,6 +48,7 @@ struct Family {
   QkNorm qk_norm = QkNorm::none;
   const char* qk_norm_key = "";  ///< "": always
   Positions positions = Positions::rotary;
+  bool keeps_residual = true;        ///< vLLM's implementation (make_empty_intermediate_tensors_factory)
   std::uint32_t first_position = 0;  ///< number of rows before the first learned position
   WindowRule window = WindowRule::none;
   SparseRule sparse = SparseRule::all;

@@ -259,6 +259,12 @@ const Entry* ModelConfig::any_of(const Keys& keys) const {
   return nullptr;
 }
 
+const Entry* ModelConfig::peek(const char* key) const {
+  for (const NodePtr& node : nodes_)
+    if (const Entry* entry = node->find(key); entry && entry->value->kind != Node::Kind::null) return entry;
+  return nullptr;
+}
+
 bool ModelConfig::mentions(const char* key) const {
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const NodePtr& node) { return node->find(key) != nullptr; });
 }

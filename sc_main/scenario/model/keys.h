@@ -33,6 +33,8 @@ class ModelConfig {
   const Entry* any_of(const Keys& keys) const;
   bool has(const Keys& keys) const { return any_of(keys) != nullptr; }
   bool mentions(const char* key) const;  ///< with a value or null
+  /// The value of a key that is judged all the same, as if no code had read it; or nullptr.
+  const Entry* peek(const char* key) const;
   /// The value in the config, or the family's default.
   std::optional<std::uint32_t> size(const Keys& keys, double least = 1, double most = 1 << 24) const;
   std::uint32_t required_size(const Keys& keys, double most = 1 << 24) const;
