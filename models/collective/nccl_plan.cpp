@@ -5,6 +5,7 @@
 
 #include "collective/nccl_graph.h"
 #include "collective/tuner.h"
+#include "gpu/kernels/kernel_time.h"
 
 namespace railyard::collective {
 
@@ -58,7 +59,13 @@ constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1}};
 // Planned rate of a link, by generation of NVLink (index) and of PCIe x16.
 constexpr double kNvlinkGbPerS[6] = {0, 18, 20, 20, 20.6, 40.1};
-constexpr double kCardNvlinkGbPerS = 12, kSlowNvlink = 20;  // links of GA102 cards, which have 14 GB/s
+constexpr double kCardNvlinkGbPerS = 12;  // links of GA102 cards, which have 14 GB/s
+// Rate of such a link on the wire.
+constexpr double kWireGbPerS[6] = {0, 20, 25, 25, 25, 50}, kCardWireGbPerS = 14.0625;
+std::uint32_t generation_of(const gpu::GpuDatasheet::NvLink& nvlink) { return std::min(nvlink.generation, 5u); }
+bool has_card_nvlink(const gpu::GpuDatasheet& gpu) {
+  return gpu.nvlink.generation == 3 && gpu::small_shared_memory(gpu);
+}
 double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static_cast<double>(generation) - 1); }
 // Between the CPUs of a server: AMD; Intel before and from Sapphire Rapids on, whose PCIe is of generation 5. Peers below
 // one Intel CPU have a share of their links, because it forwards small packets.
@@ -80,10 +87,9 @@ std::uint32_t log2_of(std::uint64_t value) {
 /// From a member to all others of its server.
 double nvlink_gb_per_s(const Site& site) {
   const gpu::GpuDatasheet& gpu = *site.gpu;
-  const bool card = gpu.nvlink.generation == 3 && gpu.nvlink.gb_per_s < kSlowNvlink;
   const std::uint32_t others = site.ranks / site.servers - 1;
   return (site.mesh_links != 0 ? site.mesh_links * others : gpu.nvlink.links) *
-         (card ? kCardNvlinkGbPerS : kNvlinkGbPerS[std::min<std::uint32_t>(gpu.nvlink.generation, 5)]);
+         (has_card_nvlink(gpu) ? kCardNvlinkGbPerS : kNvlinkGbPerS[generation_of(gpu.nvlink)]);
 }
 
 /// From GPU to GPU over PCIe, of links with this rate.
@@ -322,12 +328,42 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
   return best;
 }
 
+namespace {
+
+/// Rate of the NVLinks over that of their generation, with which NCCL plans.
+double wire_ratio(const Site& site) {
+  const gpu::GpuDatasheet::NvLink& nvlink = site.gpu->nvlink;
+  const double planned = has_card_nvlink(*site.gpu) ? kCardWireGbPerS : kWireGbPerS[generation_of(nvlink)];
+  return site.nvlink && planned > 0 ? nvlink.gb_per_s / planned : 1;
+}
+
+/// Time in which the thread blocks of a member copy its part of a collective.
+double copied_s(const Site& site, Operation operation, Bytes bytes, const NcclPlan& plan) {
+  const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
+  const bool in_switch = plan.algorithm == Algorithm::nvls || plan.algorithm == Algorithm::nvls_tree;
+  const double channel = in_switch                          ? c.nvls_gb_per_s
+                         : plan.protocol == Protocol::ll128 ? c.ll128_gb_per_s
+                                                            : c.simple_gb_per_s;
+  const double passes = operation == Operation::all_reduce && !in_switch ? 2 : 1;
+  return passes * static_cast<double>(bytes) * (site.ranks - 1) / site.ranks / (channel * plan.channels * 1e9);
+}
+
+}  // namespace
+
+/// NCCL expects NVLinks of their generation's rate. Links of another rate change the time of the bytes inside a server,
+/// down to what the thread blocks need to copy them.
 double planned_s(const Site& site, Operation operation, Bytes bytes) {
+  const double wires = site.servers == 1 ? wire_ratio(site) : 1;
   if (operation != Operation::all_to_all && operation != Operation::send_recv) {
     const NcclPlan plan = nccl_plan(site, operation, bytes, {}, {});
-    return time_us(site, operation, bytes, plan.algorithm, plan.protocol) * 1e-6;
+    const double all_us = time_us(site, operation, bytes, plan.algorithm, plan.protocol);
+    const double fixed_us = std::min(all_us, time_us(site, operation, 0, plan.algorithm, plan.protocol));
+    const double carried_us = all_us - fixed_us;
+    const double copied_us = std::min(carried_us, copied_s(site, operation, bytes, plan) * 1e6);
+    return (fixed_us + std::max(carried_us / wires, copied_us)) * 1e-6;
   }
-  const NcclLinks links = links_of(site);
+  NcclLinks links = links_of(site);
+  links.gpu *= wires;
   const double nic = links.nic * links.nics / links.gpus, all = static_cast<double>(bytes), peer = all / site.ranks;
   if (operation == Operation::send_recv) return all / (site.servers > 1 ? nic : links.gpu) * 1e-9;
   const double inside = peer * (links.gpus - 1) / links.gpu;

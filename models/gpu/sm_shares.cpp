@@ -9,7 +9,10 @@ namespace railyard::gpu {
 
 namespace {
 
-constexpr double kLeastRatio = 0.05;  ///< least share of a bandwidth that messages leave to kernels
+constexpr double kLeastRatio = 0.05;  ///< least share of a bandwidth that a kernel has beside others
+/// Share of a bandwidth that messages cannot take from kernels: memory serves both in turn. So links that are faster than
+/// the other half take bandwidth from kernels for a shorter time, not more of it.
+constexpr double kLeastOfKernels = 0.5;
 
 }  // namespace
 
@@ -98,7 +101,7 @@ void SmArray::share_sms(const std::vector<Progress>& at) {
 
 KernelShare SmArray::bandwidth_left() const {
   const double hbm = sheet_.hbm.gb_per_s * sheet_.hbm.stream_ratio * 1e9, l2 = sheet_.l2_bytes_per_s();
-  const auto left = [this](double rate) { return std::clamp(1 - traffic_shared_ / rate, kLeastRatio, 1.0); };
+  const auto left = [this](double rate) { return std::clamp(1 - traffic_shared_ / rate, kLeastOfKernels, 1.0); };
   return {0, left(l2), left(hbm)};
 }
 

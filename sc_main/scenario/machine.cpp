@@ -318,6 +318,8 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
   check_power(machine, source);
   derive_rates(machine);
   apply_overrides();
+  for (GroupSpec& group : machine.groups)
+    if (group.gpu.nvlink.links > 0) group.gpu.nvlink.gb_per_s = group.nvlink.gb_per_s;
   resolve_nvlink(written.nvlink_bridge, machine, source);
   return machine;
 }

@@ -309,6 +309,22 @@ BOOST_AUTO_TEST_CASE(messages_leave_the_rest_of_hbm_to_kernels) {
   check_time(product.done, Time::us(8));
 }
 
+BOOST_AUTO_TEST_CASE(messages_leave_half_of_hbm_to_kernels) {
+  // Messages of 1e7 bytes, at rates from a tenth to ten times the rate of HBM: they delay a kernel by their own time at the
+  // most, and by less the shorter they are.
+  Time before = Time::max();
+  for (const double rate : {0.5, 1.0, 2.0, 10.0}) {
+    Array s;
+    auto& stream = s.kernels(Time(), {stream_of(Time::us(40), 4e7)});
+    s.at(Time::us(2), [&] { s.sms.set_traffic(rate * 1e12); });
+    s.at(Time::us(2) + Time::us(static_cast<std::uint64_t>(10 / rate)), [&] { s.sms.set_traffic(0); });
+    s.run();
+    check_time(stream.done, Time::ns(static_cast<std::uint64_t>(40000 + 5000 / rate)));
+    BOOST_TEST((stream.done < before));
+    before = stream.done;
+  }
+}
+
 BOOST_AUTO_TEST_CASE(claims_are_served_in_turn_and_kernels_wait_for_them) {
   Array s;
   auto& first = s.claim(Time(), 60, kWholeSm, Time::us(5));

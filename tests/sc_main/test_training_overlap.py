@@ -53,6 +53,15 @@ def test_methods_move_the_same_bytes_and_parts_add_up(keys, platform, tmp_path):
     assert multicast.get("userbuffers", 0) < sent["none"]
 
 
+@pytest.mark.parametrize("method", ["decomposed", "fused", "userbuffers"])
+def test_faster_links_lengthen_no_step(method, tmp_path):
+    """Where links could fill the memory, messages leave half of its rate to the products beside them. Waves of thread blocks that shift change a
+    step by less than a thousandth."""
+    seconds = [summary(step(tmp_path, "--set", f"machine.overrides.gpu.nvlink.gb_per_s={rate}", out=str(rate), tp_overlap=method))["metrics"]["step_s"]
+               for rate in (25, 50, 100, 1000)]
+    assert all(faster <= 1.001 * slower for slower, faster in zip(seconds, seconds[1:])), seconds
+
+
 @pytest.mark.parametrize("platform", MULTICAST)
 @pytest.mark.parametrize("keys, passes", [({}, 3), ({"recompute": "full"}, 4), ({"pp": 2, "tp": 2, "schedule": "zb_h1"}, 3)])
 def test_methods_move_the_same_bytes_where_ranks_divide_weights(keys, passes, platform, tmp_path):

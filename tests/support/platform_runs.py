@@ -69,12 +69,12 @@ def summary(folder):
     return json.loads((pathlib.Path(folder) / "summary.json").read_text())
 
 
-def metrics_of_step(folder, **workload):
+def metrics_of_step(folder, *options, **workload):
     """A training step of four layers of Llama-3.1-8B on one DGX H100."""
     folder.mkdir()
     config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
     (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
     scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": {"kind": "training"} | workload}
     (folder / "s.yaml").write_text(json.dumps(scenario))
-    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
+    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out", *options)
     return summary(folder / "out")["metrics"]
