@@ -187,7 +187,7 @@ def workload_of(app: Input, exe: Input) -> dict:
         "seq_tokens": app.whole("seq_size"), "global_batch": sizes["batch_size"], "micro_batch": sizes["microbatch_size"],
         "tp": sizes["tensor_par"], "pp": sizes["pipeline_par"], "dp": sizes["data_par"],
         "recompute": exe.word("activation_recompute"), "zero_stage": 1 if flags["optimizer_sharding"] else 0,
-        "dp_overlap": flags["data_par_overlap"]}
+        "dp_overlap": flags["data_par_overlap"], "param_gather_overlap": flags["data_par_overlap"]}
     if sizes["pipeline_interleaving"] > 1:
         workload |= {"schedule": "interleaved", "virtual_stages": sizes["pipeline_interleaving"]}
     if sequence_parallel and sizes["tensor_par"] > 1:

@@ -195,12 +195,16 @@ std::vector<KeptTensor> kept_by_embedding(const ModelShape& model, const MicroBa
 }
 
 std::vector<KeptTensor> kept_by_head(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
-                                     const TrainingForm& form) {
+                                     const TrainingForm& form, Bytes logit_bytes) {
   Tensors tensors(model, batch, split, form);
   tensors.add_norm("head.norm_input", tensors.divided(), model.hidden);
   tensors.add("head.input", tensors.gathered(), model.hidden);
-  tensors.add_bytes("head.softmax", tensors.tokens() * tensors.part_of(model.vocab) * kFp32Bytes);
+  tensors.add_bytes("head.logits", logits(model, batch, split) * logit_bytes);
   return tensors.take();
+}
+
+std::uint64_t logits(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split) {
+  return batch.tokens() * ceil_div(model.vocab, split.tp);
 }
 
 std::vector<KeptTensor> kept_for_head_wgrad(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,

@@ -52,8 +52,11 @@ std::vector<KeptTensor> kept_for_wgrad(const ModelShape& model, std::uint32_t ki
 /// The same for the ends of the model, which are never recomputed.
 std::vector<KeptTensor> kept_by_embedding(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
                                           const TrainingForm& form);
+/// @param logit_bytes  of a logit: Megatron-LM keeps the softmax in fp32
 std::vector<KeptTensor> kept_by_head(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
-                                     const TrainingForm& form);
+                                     const TrainingForm& form, Bytes logit_bytes = 4);
+/// Logits of a rank.
+std::uint64_t logits(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split);
 std::vector<KeptTensor> kept_for_head_wgrad(const ModelShape& model, const MicroBatch& batch, const LayerSplit& split,
                                             const TrainingForm& form);
 

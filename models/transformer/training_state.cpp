@@ -8,7 +8,7 @@ TrainingState training_state(std::uint64_t parameters, const StatePrecision& pre
   const std::uint64_t shard = ceil_div(parameters, sharding.ranks);
   const auto owned = [&](std::uint32_t stage) { return sharding.zero_stage >= stage ? shard : parameters; };
   return {owned(3) * precision.weights, owned(2) * precision.gradients,
-          owned(1) * (kMoments * precision.optimizer + copy(precision.weights) + copy(precision.gradients))};
+          owned(1) * (kMoments * precision.optimizer + copy(precision.weights)), owned(1) * copy(precision.gradients)};
 }
 
 Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form) {

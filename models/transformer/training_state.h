@@ -1,11 +1,12 @@
-// Memory of weights, gradients and optimizer state: Adam keeps two moments of each parameter, and a copy of parameters
-// and of gradients in its own precision if they have less. A distributed optimizer (ZeRO, Rajbhandari et al., arXiv
+// Memory of weights, gradients and optimizer state: Adam keeps two moments of each parameter, and a copy of parameters in
+// its own precision if they have less. While it runs, it also has such a copy of gradients (Megatron-LM,
+// _copy_model_grads_to_main_grads(); zero_grad() frees it). A distributed optimizer (ZeRO, Rajbhandari et al., arXiv
 // 1910.02054) divides state among D data-parallel ranks: stage 1 the optimizer's, stage 2 also gradients, stage 3 also
 // weights, of which a layer is gathered while it runs.
 //
 //   bytes per parameter            stage 0    1            2            3
 //   16-bit, fp32 gradients         18         6 + 12/D     2 + 16/D     18/D
-//   16-bit, 16-bit gradients       20         4 + 16/D     2 + 18/D     20/D
+//   16-bit, 16-bit gradients       16         4 + 12/D     2 + 14/D     16/D    and 4, or 4/D, while the optimizer runs
 //   fp32                           16         8 + 8/D      4 + 12/D     16/D
 #pragma once
 
@@ -30,11 +31,14 @@ struct StateSharding {
 /// On one rank.
 struct TrainingState {
   Bytes weights = 0, gradients = 0, optimizer = 0;
+  Bytes gradient_copies = 0;  ///< in the optimizer's precision; only while it runs
+  /// Between optimizers.
   Bytes total() const { return weights + gradients + optimizer; }
   TrainingState& operator+=(const TrainingState& o) {
     weights += o.weights;
     gradients += o.gradients;
     optimizer += o.optimizer;
+    gradient_copies += o.gradient_copies;
     return *this;
   }
 };

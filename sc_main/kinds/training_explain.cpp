@@ -51,7 +51,7 @@ Value TrainingRun::memory_terms() const {
     all.push_back({{"pipeline_rank", p},
                    {"weights_bytes", peak.state.weights + peak.narrow_weights},
                    {"gradients_bytes", peak.state.gradients},
-                   {"optimizer_bytes", peak.state.optimizer},
+                   {"optimizer_bytes", peak.optimizer()},
                    {"gathered_bytes", peak.gathered},
                    {"activations_bytes", peak.activations},
                    {"recomputed_bytes", peak.buffers},

@@ -125,7 +125,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
       {"memory.gradients_peak_bytes", "B", "of it: gradients",
        [](const Run& r) -> Value { return r.memory_->largest().state.gradients; }},
       {"memory.optimizer_peak_bytes", "B", "of it: state of the optimizer",
-       [](const Run& r) -> Value { return r.memory_->largest().state.optimizer; }},
+       [](const Run& r) -> Value { return r.memory_->largest().optimizer(); }},
       {"memory.activations_peak_bytes", "B", "of it: activations kept for backward slots",
        [](const Run& r) -> Value { return r.memory_->largest().activations; }},
       {"memory.gathered_peak_bytes", "B", "of it: gathered weights",

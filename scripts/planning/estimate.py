@@ -7,8 +7,8 @@
   pipeline  the slots in the order of the schedule (pipeline.py), stages of different length included. 1F1B sends block; sends of all other
             schedules run beside kernels and take SENDS_TAKE of their SMs
   dp        at the rate of a bucket's reduce-scatter alone. zero_stage 0 and 1: gradients (with dp_overlap: what the last backward slot does
-            not hide of them), and the gather of the weights. 2: the gradients of each micro-batch that the slots after it do not hide, and
-            the gather. 3: a quarter of the bytes are weights beside forward kernels, a quarter weights beside backward kernels, and half
+            not hide of them), and the gather of the weights (with param_gather_overlap: what the first forward slot does not hide of it). 2: the
+            gradients of each micro-batch that the slots after it do not hide, and the gather. 3: a quarter of the bytes are weights beside forward kernels, a quarter weights beside backward kernels, and half
             gradients (4 bytes), with dp_overlap beside backward kernels, else beside the slots of the next micro-batch; the first gather of
             the step and the last sum have no kernels beside them. 2 and 3: kernels lose TAKEN_BY_CHANNEL of their
             rate for each thread block of a collective
@@ -191,10 +191,17 @@ class Estimator:
             gather = min(moved, largest["weights_bytes"] * of_byte)
             each = (moved - gather) / micro_batches
             beside = min(kernels, (micro_batches - 1) * each)
-            return taken * beside + (micro_batches - 1) * max(0.0, each - forward - backward) + each + gather
+            return taken * beside + (micro_batches - 1) * max(0.0, each - forward - backward) + each + self._late(gather, mapping, facts, forward)
         scattered = largest["gradients_bytes"] / (largest["gradients_bytes"] + largest["weights_bytes"]) if mapping.zero_stage else 1.0
         hidden = backward / mapping.virtual_stages if question.dp_overlap else 0.0
-        return max(0.0, scattered * moved - hidden) + (1 - scattered) * moved
+        return max(0.0, scattered * moved - hidden) + self._late((1 - scattered) * moved, mapping, facts, forward)
+
+    def _late(self, gather: float, mapping: Mapping, facts: Facts, forward: float) -> float:
+        """Of the gather of all weights: the first layer's, and what is longer than the first forward slots of the rank."""
+        if not self.question.gather_overlap:
+            return gather
+        first = gather / self._layers(facts)
+        return first + max(0.0, gather - first - forward / mapping.virtual_stages)
 
     def estimate(self, mapping: Mapping, facts: Facts) -> Estimate:
         """@param facts  the same whenever this mapping is estimated"""

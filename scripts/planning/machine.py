@@ -99,7 +99,11 @@ def zero_stages(software: str) -> tuple[int, ...]:
 def question(facts: Facts, scenario: dict) -> Question:
     workload = scenario["workload"]
     divided = workload.get("gtp", "none")
+
+    def of_software(key: str) -> object:
+        return workload.get(key, _of_datasheet("software", software_of(scenario), key))
+
     return Question(facts.gpus, facts.server_gpus, _model(scenario["model"]["config"]), workload["global_batch"], workload["seq_tokens"],
                     zero_stages(software_of(scenario)), divided.get("size", 1) if isinstance(divided, dict) else 1,
-                    workload.get("dp_overlap", _of_datasheet("software", software_of(scenario), "dp_overlap")),
+                    of_software("dp_overlap"), of_software("param_gather_overlap"),
                     _of_datasheet("gpus", _gpu_of(facts, scenario), "architecture") in PERSISTENT)

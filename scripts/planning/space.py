@@ -45,6 +45,7 @@ class Question:
     zero_stages: tuple[int, ...] = (0, 1)  # that the software has
     gtp: int = 1  # ranks that divide each matrix, in the base scenario
     dp_overlap: bool = False  # gradients are reduced beside the last backward slot
+    gather_overlap: bool = False  # zero_stage 1 and 2: weights are gathered beside the first forward slots
     persistent: bool = False  # matrix products keep their SMs from begin to end
     head_layers: int = 1  # layers that take as long as the head
 

@@ -78,7 +78,7 @@ def point(key: Key) -> runner.Point:
     precision = {"gradients": "as_parameters"} | ({} if key.gemm == "bf16" else {"gemm": key.gemm})
     degree = keys.get("tp", 1) * keys.get("gtp", {"size": 1})["size"]
     workload = {"kind": "training", "seq_tokens": key.tokens, "micro_batch": key.micro_batch, "global_batch": key.micro_batch * key.gpus,
-                "dp": key.gpus // degree, "dp_overlap": True, "precision": precision} | keys
+                "dp": key.gpus // degree, "dp_overlap": True, "param_gather_overlap": True, "precision": precision} | keys
     scenario = {"schema_version": 1, "platform": key.platform, "model": {"config": "model.json"}, "fabric": {"transaction_bytes": 2**20}, "workload": workload}
     if key.platform == "dgx_h100":
         scenario["machine"] = {"groups": {"node": {"servers": key.gpus // SERVER_GPUS}}}

@@ -182,7 +182,7 @@ def replicas(study: Study) -> None:
     rows = []
     for stage in (0, 1):
         for overlap in (False, True):
-            metrics = study.metrics(step(zero_stage=stage, dp_overlap=overlap))
+            metrics = study.metrics(step(zero_stage=stage, dp_overlap=overlap, param_gather_overlap=overlap))
             if metrics:
                 rows.append([f"{'all-reduce' if stage == 0 else 'distributed optimizer'}, {'beside backward' if overlap else 'after the last slot'}",
                              f"{metrics['step_s']:.3f} s", ms(metrics["exposed_s"]["dp"]), percent(metrics["exposed_s"]["dp"] / metrics["step_s"])])

@@ -17,7 +17,7 @@ from dataclasses import replace
 from .experiment import Experiment
 from .rows import Row, Unmapped
 from .training_models import gpt, padded, shape_of
-from .training_stacks import AUTOGRAD, HALF, recomputed
+from .training_stacks import AUTOGRAD
 from .training_steps import Step, experiment
 
 # sail-sg/zero-bubble-pipeline-parallelism, branch arxiv, examples/pretrain_zero_bubble.sh: one layer in each virtual stage.
@@ -80,5 +80,5 @@ def _tensor_parallel(row):
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
                 recompute="full", tp_overlap="decomposed" if "async" in row["kind"] else "none", gemm="fp8" if "fp8" in row["kind"] else "bf16",
                 recipe="tensorwise" if "tensorwise" in row["kind"] else "", fp32_gradients=True, options=AUTOGRAD)
-    step = step if words[4].lower() == "full ac" else recomputed(step, HALF)
+    step = replace(step, recompute="full" if words[4].lower() == "full ac" else "selective")
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

@@ -7,7 +7,7 @@ Rules, by source:
   NeMo, MLPerf            the same, as NVIDIA's recipes say; gradients are reduced in bf16 (grad_sync_dtype)
   vTrain                  megatron_deepspeed, full recomputation, one bucket
   llm-foundry             FSDP FULL_SHARD: stage 3. AC: full recomputation. amp_bf16 reduces gradients in fp32, bf16 in bf16
-  torchtitan, fms-fsdp    FSDP: stage 3. Rows that name no full activation checkpointing recompute half of each layer's products
+  torchtitan, fms-fsdp    FSDP: stage 3. torchtitan's rows that name no full activation checkpointing recompute selectively, by operators
   MaxText, Pax            XLA: stage 3, recomputation of the products that the policy does not save
 Other sources: by the software that the row's columns name. Megatron-Bridge and NeMo, Megatron, torchtitan, FSDP (as torchtitan without its
 recomputation) and DeepSpeed with the ZeRO stage that is printed. Recomputation as printed, else none.
@@ -28,7 +28,6 @@ from .training_steps import Step
 
 # "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
 PRECISIONS = {"fp16": "fp16", "bf16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
-HALF = 0.5
 AUTOGRAD = {"keep_gathered": True}  # PyTorch keeps the gathered input of a linear, or gathers it once more as it recomputes the layer
 # Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
@@ -107,7 +106,7 @@ def nvidia(row: Row, stack: str, fp32_gradients: bool, overlap: bool = True) -> 
     tp = row.integer("tp") or 1
     fsdp = re.search(r"FSDP=([1-9]\d*)", row["extra"])
     return step(row, stack, "megatron_core", fp32_gradients, sequence_parallel=tp > 1, zero_stage=3 if fsdp else 1,
-                tp_overlap=userbuffers(row) if overlap and tp > 1 else "none", options={"dp_overlap": True})
+                tp_overlap=userbuffers(row) if overlap and tp > 1 else "none", options={"dp_overlap": True, "param_gather_overlap": True})
 
 
 def megatron_core(row: Row) -> Step:
@@ -153,7 +152,7 @@ def torchtitan(row: Row) -> Step:
                  micro_batch=micro_batch, global_batch=micro_batch * sizes["gpus"] // (sizes["tp"] * sizes["cp"]),
                  options=AUTOGRAD if sizes["tp"] > 1 else {})
     full = re.search("full AC", words) or sizes["tp"] > 1 or sizes["cp"] > 1  # tables 2 and 4 of the source
-    return replace(found, recompute="full") if full else recomputed(found, HALF)
+    return replace(found, recompute="full" if full else "selective")  # its default, selective_ac_option op
 
 
 def fms_fsdp(row: Row) -> Step:

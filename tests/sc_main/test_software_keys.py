@@ -11,19 +11,20 @@ SHEET = (ROOT / "platforms" / "datasheets" / "software" / "megatron_core.yaml").
 WORKLOAD = {"kind": "training", "seq_tokens": 2048, "global_batch": 8, "tp": 2, "pp": 2, "dp": 2, "zero_stage": 1}
 # Key, another value, other keys of the datasheet with which it counts, keys of the workload with which it counts
 KEYS = [
-    ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {"dropout": "true"}, {}),
+    ("attention", "unfused", {}, {}), ("flash_attention", "2", {}, {}), ("cudnn_on_blackwell", "false", {"flash_attention": "2", "cudnn_on_blackwell": "true"}, {}), ("bias_activation_fused", "false", {}, {}), ("bias_dropout_fused", "false", {"dropout": "true"}, {}),
     ("residual_norm_fused", None, {}, {}),
     ("norm_fused", "false", {}, {}), ("rotary_fused", "false", {}, {}), ("projections_fused", "false", {}, {}),
-    ("sequence_first", "false", {}, {"sequence_parallel": True}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}),
+    ("sequence_first", "false", {}, {"sequence_parallel": True}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}), ("selective_recompute", "operators", {}, {"recompute": "selective"}),
+    ("loss", "operators", {}, {"pp": 1, "dp": 4, "micro_batch": 2}), ("loss_chunks", "8", {}, {"pp": 1, "dp": 4, "micro_batch": 2}),
     ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),
-    ("host_us", "300", {}, {}), ("slot_host_us", "20000", {}, {}), ("slots_synchronize", "true", {"host_us": "300"}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}),
+    ("host_us", "300", {}, {}), ("slot_host_us", "20000", {}, {}), ("slots_synchronize", "true", {"host_us": "300"}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}), ("param_gather_overlap", "true", {}, {}),
     ("bucket_parameters", "1e8", {"dp_overlap": "true", "bucket_parameters_per_rank": "0"}, {}),
     ("bucket_parameters_per_rank", "2e8", {"dp_overlap": "true"}, {}), ("gradients", "as_parameters", {}, {}), ("gradient_sum", "kernel", {}, {}), ("zero_stages", "[0]", {}, {}),
     ("nvls", None, {}, {"tp": 8, "pp": 1, "dp": 1, "zero_stage": 0, "seq_tokens": 8192}), ("nccl_ctas", "2", {}, {}),
     ("comm_priority", "high", {"dp_overlap": "true"}, {"tp": 1, "pp": 1, "dp": 8, "bucket_parameters": 1, "seq_tokens": 4096, "launch": "graph"}), ("reserved_bytes", "5e9", {}, {}),
 ]
 # Products of Hopper hold their SMs to the end in any case. With slow links, collectives queue and begin in the middle of products.
-MACHINES = {"comm_priority": ("dgx_a100", ["--set", "machine.overrides.nvlink.gb_per_s=7"])}
+MACHINES = {"cudnn_on_blackwell": ("dgx_b200", []), "comm_priority": ("dgx_a100", ["--set", "machine.overrides.nvlink.gb_per_s=7"])}
 
 
 def value_of(key):

@@ -129,9 +129,8 @@ def test_a_schedule_that_cannot_run_is_refused_at_its_slot(rows, line, tmp_path)
 
 
 @pytest.mark.parametrize("platform, text, line", [
-    ("dgx_a100", "  flash_attention: 3\n", "7:20: error: workload.flash_attention: 3 of megatron_core has no rate on A100-SXM4-80GB; accepted: 1, 2"),
-    ("dgx_b200", "  software: torchtitan\n  zero_stage: 3\n",
-     "workload.flash_attention: 2 of torchtitan has no rate on B200-SXM-180GB; accepted: software with flash_attention: auto"),
+    ("dgx_a100", "  flash_attention: 3\n", "7:20: error: workload.flash_attention: 3 of megatron_core has no rate on A100-SXM4-80GB; accepted: auto, 1, 2"),
+    ("dgx_b200", "  software: llm_foundry\n  zero_stage: 3\n", "workload.flash_attention: 1 of llm_foundry has no rate on B200-SXM-180GB; accepted: auto"),
 ])
 def test_a_version_of_flash_attention_without_a_rate_is_refused(tmp_path, platform, text, line):
     assert line in refusal(tmp_path, BATCH + text, platform)

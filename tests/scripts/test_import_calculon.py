@@ -46,7 +46,7 @@ def test_all_keys_arrive(tmp_path):
     workload = scenario["workload"]
     expected = {"kind": "training", "seq_tokens": 1024, "global_batch": 8, "micro_batch": 1, "tp": 4, "pp": 2, "dp": 2, "schedule": "interleaved",
                 "virtual_stages": 2, "sequence_parallel": True, "keep_gathered": False, "recompute": "selective", "zero_stage": 1,
-                "dp_overlap": True, "tp_overlap": "none"}
+                "dp_overlap": True, "param_gather_overlap": True, "tp_overlap": "none"}
     assert {key: workload.get(key) for key in expected} == expected
     explained = json.loads(succeed("dgx_a100", out, "--explain", "--json").stdout)
     # 12 h^2 weights in each of the layers, and 13 h biases and norms.

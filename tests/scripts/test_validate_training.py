@@ -87,8 +87,8 @@ def test_megatron_of_2022_recomputes_as_printed_and_reduces_all_gradients_at_onc
 def test_nvidias_recipes_have_sequence_parallelism_and_a_distributed_optimizer_with_overlap():
     one = mapped(NEMO)
     asked = one.scenario["workload"]
-    assert part(asked, "software", "cp", "dp", "zero_stage", "dp_overlap", "sequence_parallel") == {
-        "software": "megatron_core", "cp": 2, "dp": 2, "zero_stage": 1, "dp_overlap": True, "sequence_parallel": True}
+    assert part(asked, "software", "cp", "dp", "zero_stage", "dp_overlap", "param_gather_overlap", "sequence_parallel") == {
+        "software": "megatron_core", "cp": 2, "dp": 2, "zero_stage": 1, "dp_overlap": True, "param_gather_overlap": True, "sequence_parallel": True}
     assert asked["precision"] == {"gemm": "fp8", "gradients": "as_parameters"} and one.scenario["model"]["dtype"] == "bf16"
     assert one.operation == "NeMo fp8, TP overlap" and one.scenario["machine"]["nic"] == {"datasheet": "connectx7_ndr", "per_server": 8}
     alone = mapped(NEMO, model="llama3.1 8b", tp="1", pp="1", vp="NA")

@@ -19,13 +19,16 @@ BOOST_AUTO_TEST_CASE(state_has_the_published_bytes_per_parameter) {
     return training_state(n, precision, {stage, ranks}).total();
   };
   BOOST_TEST(bytes(mixed, 0, 1) == 18 * n);
-  BOOST_TEST(bytes(half, 0, 1) == 20 * n);
+  BOOST_TEST(bytes(half, 0, 1) == 16 * n);
+  BOOST_TEST(training_state(n, half, {0, 1}).gradient_copies == 4 * n);
+  BOOST_TEST(training_state(n, mixed, {0, 1}).gradient_copies == 0u);
   BOOST_TEST(bytes(full, 0, 1) == 16 * n);
   for (const Bytes d : {1, 2, 8, 64}) {
     const auto ranks = static_cast<std::uint32_t>(d);
     BOOST_TEST(bytes(mixed, 0, ranks) == 18 * n);  // without ZeRO each rank has everything
     BOOST_TEST(bytes(mixed, 1, ranks) == 6 * n + 12 * n / d);
-    BOOST_TEST(bytes(half, 1, ranks) == 4 * n + 16 * n / d);
+    BOOST_TEST(bytes(half, 1, ranks) == 4 * n + 12 * n / d);
+    BOOST_TEST(training_state(n, half, {1, ranks}).gradient_copies == 4 * n / d);
     BOOST_TEST(bytes(full, 1, ranks) == 8 * n + 8 * n / d);
     BOOST_TEST(bytes(mixed, 2, ranks) == 2 * n + 16 * n / d);
     BOOST_TEST(bytes(mixed, 3, ranks) == 18 * n / d);

@@ -52,6 +52,7 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
   if (spec.state_shards() < spec.replicas()) connect_shards(streams, dp, weights, fabric);
   connect_norms(streams.compute, dp, fabric);
   connect_ends(schedule, streams.compute, fabric);
+  if (agrees_on_maxima()) maxima_ = mesh.connect({Dimension::gtp}, streams.compute, dp, fabric);
   for (const std::vector<Slot>& slots : schedule.slots) {
     std::vector<std::pair<std::uint32_t, transformer::Stage>> stages;  // in the order of their last gradients
     std::vector<std::uint32_t> last(schedule.stages(), ~0u);
@@ -64,13 +65,18 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
     last_gradients_.push_back(std::move(last));
-    std::uint64_t weights = 0, shared = 0;
+    std::uint64_t weights = 0, shared = 0, shards = 0;
     for (const auto& [number, stage] : stages)
       shared += transformer::shared_gradients(model, stage, spec.sequence_parallel);
     shared_gradients_.push_back(spec.tp() > 1 ? shared : 0);
     for (const auto& [number, stage] : stages)
       weights += divided_projection_weights(model, stage, spec.tp(), spec.ep(), spec.division());
     narrowing_bytes_.push_back(narrowing_bytes(weights));
+    narrow_weights_.push_back(weights);
+    for (const auto& [number, stage] : stages)
+      for (const auto& [linear, kind] : linears_of(model, stage))
+        shards += transformer::is_of_layer(linear) && spec.division().of(linear) > 1 ? 1 : 0;
+    shards_.push_back(shards);
   }
 }
 
@@ -125,13 +131,42 @@ double GradientSync::narrowing_bytes(std::uint64_t weights) const {
   if (!narrow || narrow->weight_cast == transformer::WeightCast::product ||
       spec_.gtp_shards.quantize == ShardCast::per_gather)
     return 0;
-  const double reads = narrow->finds_amax() ? 2 : 1;
+  const double reads = narrow->finds_amax() && !agrees_on_maxima() ? 2 : 1;
   return static_cast<double>(weights) * reads * bytes_of(model_.dtype) +
          static_cast<double>(narrow_weight_bytes(weights, spec_.form));
 }
 
+bool GradientSync::agrees_on_maxima() const {
+  return spec_.gtp() > 1 && spec_.gtp_shards.narrow && spec_.gtp_shards.quantize == ShardCast::at_optimizer &&
+         spec_.form.narrow->finds_amax();
+}
+
+void GradientSync::optimize(std::uint32_t rank) {
+  const std::uint32_t p = pipeline_rank(rank);
+  double bytes = kAdamBytes * static_cast<double>(owned(rank));
+  // The maxima need the weights once more.
+  if (agrees_on_maxima())
+    bytes += static_cast<double>(narrow_weights_[p]) * bytes_of(model_.dtype);
+  else
+    bytes += narrowing_bytes_[p];
+  programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(Jobs::kOptimizer, 0, 0, rank));
+}
+
+void GradientSync::narrow_shards() {
+  constexpr Bytes kMaximumBytes = 4;  // fp32
+  for (const auto& communicator : maxima_.all()) {
+    const std::uint32_t first = communicator->rank(0).number;
+    programs_.collective(*communicator, collective::Operation::all_reduce,
+                         shards_[pipeline_rank(first)] * kMaximumBytes, jobs_.label(Jobs::kMaxima, 0, 0, first));
+    for (const Rank* rank : communicator->ranks())
+      programs_.kernels(rank->number, gpu::chain_of(kernels_.memory_bound(narrowing_bytes_[pipeline_rank(first)])), 0,
+                        jobs_.label(Jobs::kNarrowShards, 0, 0, rank->number));
+  }
+}
+
 void GradientSync::begin_step() {
   for (std::uint32_t r = 0; r < mesh_.size(); ++r) reduced_[r].assign(buckets_[pipeline_rank(r)].size(), JobRef());
+  if (spec_.software.param_gather_overlap) gather_weights();
 }
 
 bool GradientSync::has_last_gradients(std::uint32_t p, std::uint32_t stage, std::uint32_t index) const {
@@ -146,7 +181,7 @@ bool GradientSync::has_deferred_head(const GradientBucket& bucket) const {
 
 void GradientSync::wait_for_weights(std::uint32_t rank, std::uint32_t layer) {
   const std::vector<JobRef>& gathered = gathered_[rank];
-  if (gathered.empty()) return;
+  if (gathered.empty() || !spec_.software.param_gather_overlap) return;
   for (const std::uint32_t b : buckets_of_[pipeline_rank(rank)].at(layer)) programs_.wait_for(rank, gathered[b]);
 }
 
@@ -190,6 +225,12 @@ void GradientSync::reduce_shards(std::uint32_t p, std::uint32_t b) {
                                                       jobs_.label(Jobs::kShardGradients, 0, b, first), after);
     for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
   }
+}
+
+void GradientSync::gather_weights() {
+  if (spec_.zero_stage != 1 && spec_.zero_stage != 2) return;
+  for (std::uint32_t p = 0; p < spec_.pp(); ++p)
+    for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);
 }
 
 void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
@@ -273,12 +314,12 @@ void GradientSync::end_step() {
       waits.push_back(programs_.last(rank));
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, 0, 0, rank));
     }
-    const double bytes = kAdamBytes * static_cast<double>(owned(rank)) + narrowing_bytes_[pipeline_rank(rank)];
-    programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(Jobs::kOptimizer, 0, 0, rank));
+    optimize(rank);
   }
-  if (spec_.zero_stage == 1 || spec_.zero_stage == 2)
-    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
-      for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);  // in forward order
+  narrow_shards();
+  if (spec_.software.param_gather_overlap) return;
+  gather_weights();
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) programs_.wait_for(rank, gathered_[rank]);
 }
 
 std::vector<GroupTraffic> GradientSync::traffic() const {
@@ -298,6 +339,7 @@ std::vector<GroupTraffic> GradientSync::traffic() const {
       all.push_back({&same_shard_, 2 * most * bytes_of(spec_.gradients) * spec_.steps / spec_.state_shards()});
   }
   all.push_back({&norm_, static_cast<double>(kNormBytes)});
+  if (!maxima_.all().empty()) all.push_back({&maxima_, static_cast<double>(kNormBytes)});
   return all;
 }
 

@@ -4,7 +4,10 @@
 // hsdp, groups of ranks divide state: gradients are reduce-scattered in a group, then all-reduced over the groups.
 //
 // A bucket is reduced when the program of each rank has produced its last gradient; bucket and backward slots overlap.
-// Gathers run beside the forward slots of the next step, which wait for the layers that they need.
+// With param_gather_overlap, a step begins with its gathers: the weights that the optimizer of the step before has
+// updated arrive beside forward slots, which wait for the layers that they need. So each step, from the end of an
+// optimizer to the end of the next, has the same work, the first one as well. Otherwise gathers are the end of an
+// optimizer's work.
 #pragma once
 
 #include <map>
@@ -38,13 +41,14 @@ class GradientSync {
                const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh, const Streams& streams,
                const Communicators& tp, transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs);
 
+  /// Weights that overlap with the step's slots begin to be gathered.
   void begin_step();
   const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const { return buckets_[pipeline_rank]; }
   /// Whether the slot is the last one of its pipeline rank that adds to the gradients of a virtual stage.
   bool has_last_gradients(std::uint32_t pipeline_rank, std::uint32_t stage, std::uint32_t index) const;
   /// Whether a bucket has gradients of the head that are deferred.
   bool has_deferred_head(const GradientBucket& bucket) const;
-  /// A forward slot waits for the weights of a layer that the step before has updated.
+  /// A forward slot waits for the weights of a layer that are being gathered.
   void wait_for_weights(std::uint32_t rank, std::uint32_t layer);
   /// Reduces the buckets of a virtual stage, or of all; that of a deferred head comes last.
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
@@ -83,13 +87,18 @@ class GradientSync {
   void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
   /// hsdp: after reduce_bucket().
   void reduce_shards(std::uint32_t pipeline_rank, std::uint32_t bucket);
-  /// The weights of a bucket, after the optimizer.
+  /// The weights that the last optimizer has updated, in the order of forward slots.
+  void gather_weights();
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
   /// Parameters whose optimizer state a rank holds.
   std::uint64_t owned(std::uint32_t rank) const;
-  /// HBM traffic of the optimizer that writes narrow weights for the next step, from gathered ones or from shards
-  /// (gtp).
+  /// HBM traffic that writes narrow weights for the next step, from gathered ones or from shards (gtp).
   double narrowing_bytes(std::uint64_t weights) const;
+  /// Where a tensor has one scale, ranks with other shards of the same matrices agree on their maxima first (gtp).
+  bool agrees_on_maxima() const;
+  void optimize(std::uint32_t rank);
+  /// The kernels of all ranks that follow those of the optimizer.
+  void narrow_shards();
   std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
 
   const TrainingSpec& spec_;
@@ -104,6 +113,8 @@ class GradientSync {
   Communicators same_shard_;  ///< gradients; ranks with the same shard (hsdp)
   Communicators norm_;        ///< ranks with the same place in tensor parallelism; post_validation: and the same stage
   Communicators tied_;
+  Communicators maxima_;               ///< ranks with other shards of the same matrices (gtp)
+  std::vector<std::uint64_t> shards_;  ///< by pipeline rank: narrow ones
   /// Post-validation: from each stage to the next one, by pipeline rank of the sender.
   std::vector<Communicators> norm_pass_;
   std::vector<std::uint64_t> shared_gradients_;                                  ///< by pipeline rank
@@ -111,8 +122,9 @@ class GradientSync {
   std::vector<std::map<std::uint32_t, std::vector<std::uint32_t>>> buckets_of_;  ///< by pipeline rank: layer -> buckets
   std::vector<std::vector<std::uint32_t>> last_gradients_;  ///< by pipeline rank and stage: last such slot
   std::vector<double> narrowing_bytes_;                     ///< by pipeline rank
+  std::vector<std::uint64_t> narrow_weights_;               ///< by pipeline rank
   std::vector<std::vector<JobRef>> reduced_;                ///< by rank and bucket, in this step
-  std::vector<std::vector<JobRef>> gathered_;               ///< by rank and bucket, in the step before
+  std::vector<std::vector<JobRef>> gathered_;               ///< by rank and bucket: the latest weights
 };
 
 }  // namespace railyard::workload::training

@@ -22,6 +22,24 @@ void MemoryLedger::begin_slot(std::uint32_t rank, const Slot& slot, JobLabel lab
   grow(rank, taken, now);
 }
 
+void MemoryLedger::begin_optimizer(std::uint32_t rank, JobLabel label, Time now) {
+  const Bytes copies = plan_.peak(mesh_.place(rank, Dimension::pp)).state.gradient_copies;
+  if (copies == 0) return;
+  held_[rank].slot = label;
+  held_[rank].gradient_copies = copies;
+  grow(rank, copies, now);
+}
+
+void MemoryLedger::end_optimizer(std::uint32_t rank, JobLabel label, Time now) {
+  HeldMemory& held = held_[rank];
+  if (held.gradient_copies == 0) return;
+  mesh_.rank(rank).gpu->hbm().free(held.gradient_copies);
+  held.gradient_copies = 0;
+  held.at = now;
+  held.slot = label;
+  tell(rank, false);
+}
+
 void MemoryLedger::hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now) {
   if (!grows_) return;
   if (gradients) whole_gradients_[rank] = plan_.peak(mesh_.place(rank, Dimension::pp)).whole_gradients;

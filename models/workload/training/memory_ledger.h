@@ -19,9 +19,10 @@ struct HeldMemory {
   Bytes activations = 0;                                          ///< sum of `kept`
   Bytes recomputed = 0;                                           ///< by the slot that runs
   Bytes gathered = 0;                                             ///< buffers of gathered weights
+  Bytes gradient_copies = 0;                                      ///< while the optimizer runs
   JobLabel slot;                                                  ///< that began or ended; without a namer: none yet
 
-  Bytes total() const { return activations + recomputed + gathered; }
+  Bytes total() const { return activations + recomputed + gathered + gradient_copies; }
 };
 
 /// Does not influence the run.
@@ -42,6 +43,8 @@ class MemoryLedger {
 
   void begin_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
   void end_slot(std::uint32_t rank, const Slot& slot, JobLabel label, Time now);
+  void begin_optimizer(std::uint32_t rank, JobLabel label, Time now);
+  void end_optimizer(std::uint32_t rank, JobLabel label, Time now);
   /// Buffers of gathered matrices have this size now (gtp). @param gradients  those of whole gradients are needed, too
   void hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now);
   const HeldMemory& held(std::uint32_t rank) const { return held_[rank]; }

@@ -14,6 +14,8 @@ using transformer::TrainingForm;
 
 namespace {
 
+constexpr Bytes kGradientBytes = 4;  // fp32
+
 /// Whole matrices of the ranks that divide them (gtp): buffers of gathers, or all matrices if they stay; and two gradients,
 /// of which one is computed and one scattered, and what a rank receives of all ranks to add in 32 bits.
 void add_gathered_matrices(PeakMemory& peak, const transformer::ModelShape& model, const TrainingSpec& spec,
@@ -68,6 +70,27 @@ void add_gathered_matrices(PeakMemory& peak, const transformer::ModelShape& mode
   peak.gathered = cache.bytes() + peak.whole_gradients;
 }
 
+/// Results that a layer keeps with SelectiveRecompute::operators: of attention, reduce-scatters, and the first, third ...
+/// of its products: queries, values, the first of the MLP and its last one. Narrow products run again, all of them.
+std::vector<KeptTensor> kept_results(const transformer::ModelShape& model, std::uint32_t kind,
+                                     const transformer::MicroBatch& batch, const transformer::LayerSplit& split,
+                                     TrainingForm form) {
+  form.recompute = Recompute::full;
+  std::vector<KeptTensor> kept = kept_by_layer(model, kind, batch, split, form);
+  form.recompute = Recompute::none;
+  const bool narrow = form.narrow.has_value(), dense = !model.routes(model.kinds[kind]);
+  for (const KeptTensor& tensor : kept_by_layer(model, kind, batch, split, form)) {
+    const auto is = [&](const char* name) { return tensor.name == name; };
+    const bool attended = is("attention.statistics") || is(narrow ? "attention.output" : "attention.o_proj_input");
+    const bool product = is("attention.queries") || is("attention.values") || is("mlp.down_input");
+    if (attended || (product && !narrow)) kept.push_back(tensor);
+  }
+  const Bytes hidden = transformer::hidden_bytes(model, batch.tokens());
+  if (dense && !narrow) kept.push_back({"mlp.down_output", hidden});
+  if (split.sequence_parallel && split.tp > 1) kept.push_back({"reduce_scattered", 2 * hidden / split.tp});
+  return kept;
+}
+
 /// On an expert-parallel rank.
 StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpec& spec,
                          const transformer::Stage& stage, std::uint32_t place) {
@@ -92,13 +115,15 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
     memory.for_wgrad += sum_of(kept_for_wgrad(model, kind, batch, split, spec.form));
     const LayerRange again = spec.recomputed_with(stage, l);
     if (spec.form.recompute != Recompute::full || again.end == 0) {
-      keep(kept_by_layer(model, kind, batch, split, whole));
+      const bool operators = spec.recomputes_operators();
+      const std::vector<KeptTensor> kept =
+          operators ? kept_results(model, kind, batch, split, whole) : kept_by_layer(model, kind, batch, split, whole);
+      keep(kept);
       if (spec.form.recompute != Recompute::selective) continue;
       TrainingForm none = whole;
       none.recompute = Recompute::none;
-      const Bytes more = sum_of(kept_by_layer(model, kind, batch, split, none)) -
-                         sum_of(kept_by_layer(model, kind, batch, split, whole));
-      memory.recomputed = std::max(memory.recomputed, more);
+      const Bytes all = sum_of(kept_by_layer(model, kind, batch, split, none));
+      memory.recomputed = std::max(memory.recomputed, all - std::min(all, sum_of(kept)));
       continue;
     }
     if (l == again.begin) {
@@ -109,7 +134,13 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
     memory.recomputed = std::max(memory.recomputed, group);
   }
   if (stage.last) {
-    keep(kept_by_head(model, batch, split, spec.form));
+    const LogitBytes of_logit = logit_bytes(spec.software.loss, spec.tp() > 1);
+    const Bytes chunks = spec.software.loss_chunks, logits = transformer::logits(model, batch, split);
+    const bool whole_logits = chunks == 1;  // otherwise the backward kernels of each chunk follow its forward kernels
+    keep(kept_by_head(model, batch, split, spec.form, whole_logits ? of_logit.kept : 0));
+    const Bytes in_chunks = ceil_div(logits, chunks) * (of_logit.kept + of_logit.beside) +
+                            batch.tokens() * model.hidden * kGradientBytes;  // gradients of all chunks' inputs, in fp32
+    memory.recomputed = std::max(memory.recomputed, whole_logits ? logits * of_logit.beside : in_chunks);
     memory.defers = spec.defer_embedding_wgrad;
     if (memory.defers) memory.for_wgrad = 0;
     memory.for_wgrad += sum_of(kept_for_head_wgrad(model, batch, split, spec.form));
@@ -206,6 +237,10 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       held += buffers;
       held -= freed(slot);
     }
+    if (peak.state.gradient_copies > peak.activations + peak.buffers) {
+      peak.in_optimizer = true;
+      peak.activations = peak.buffers = 0;
+    }
     peak.micro_batches =
         of_micro_batch > 0 ? static_cast<double>(peak.activations) / static_cast<double>(of_micro_batch) : 0;
     peaks_.push_back(peak);
@@ -256,10 +291,10 @@ std::string sum_text(const PeakMemory& peak) {
   for (const auto& [name, bytes] : {std::pair{"weights", peak.state.weights},
                                     {"narrow weights", peak.narrow_weights},
                                     {"gradients", peak.state.gradients},
-                                    {"optimizer", peak.state.optimizer},
+                                    {"optimizer", peak.optimizer()},
                                     {"gathered weights", peak.gathered},
                                     {"activations", peak.activations},
-                                    {"recomputed", peak.buffers},
+                                    {"buffers", peak.buffers},
                                     {"software", peak.reserved}})
     if (bytes > 0)
       text += fmt::format("{}{} {:.2f} GB", text.empty() ? "" : " + ", name, static_cast<double>(bytes) * 1e-9);

@@ -22,7 +22,7 @@ struct StageMemory {
   Bytes kept = 0;        ///< from forward to backward, for each micro-batch
   Bytes for_wgrad = 0;   ///< of it or beside it, from the gradients of inputs to those of weights
   bool defers = false;   ///< backward slots leave gradients of weights to W slots: those of the head
-  Bytes recomputed = 0;  ///< while a backward slot runs
+  Bytes recomputed = 0;  ///< while a backward slot runs; what the loss needs beside what is kept counts, too
   std::vector<transformer::KeptTensor> tensors;  ///< the parts of `kept`
 };
 
@@ -31,14 +31,19 @@ struct PeakMemory {
   transformer::TrainingState state;
   Bytes narrow_weights = 0;   ///< copies of weights for narrow products
   Bytes activations = 0;      ///< of all micro-batches in flight
-  Bytes buffers = 0;          ///< recomputed activations
+  Bytes buffers = 0;          ///< recomputed activations, or what the loss needs
   Bytes gathered = 0;         ///< weights of whole layers (zero_stage 3); whole matrices and gradients (gtp)
   Bytes whole_gradients = 0;  ///< part of `gathered` (gtp)
   Bytes reserved = 0;         ///< of the software
+  bool in_optimizer = false;  ///< the rank holds most while the optimizer runs, without activations
   std::size_t slot = 0;       ///< position of the slot that begins at the peak
   double micro_batches = 0;   ///< kept activations / those of one micro-batch in all stages of the rank
 
-  Bytes total() const { return state.total() + narrow_weights + activations + buffers + gathered + reserved; }
+  /// At the peak, with copies of gradients.
+  Bytes optimizer() const { return state.optimizer + (in_optimizer ? state.gradient_copies : 0); }
+  Bytes total() const {
+    return state.weights + state.gradients + optimizer() + narrow_weights + activations + buffers + gathered + reserved;
+  }
 };
 
 /// Largest share, over the virtual stages, of what a stage keeps of a micro-batch that its gradients of weights need. More

@@ -1,5 +1,7 @@
 #include "workload/training/parameter_shards.h"
 
+#include <numeric>
+
 namespace railyard::workload::training {
 
 ParameterShards::ParameterShards(const TrainingSpec& spec, const transformer::ModelShape& model, const Mesh& mesh,
@@ -8,13 +10,20 @@ ParameterShards::ParameterShards(const TrainingSpec& spec, const transformer::Mo
     : spec_(spec),
       model_(model),
       jobs_(jobs),
+      ranks_(mesh.size()),
       chain_(spec.prefetch_layers, mesh.size(), programs),
       weights_at_(spec.pp()),
       experts_at_(spec.pp()) {
+  std::iota(ranks_.begin(), ranks_.end(), 0u);
   for (const auto& [communicators, at] : {std::pair{&weights, &weights_at_}, {&experts, &experts_at_}})
     for (const auto& communicator : communicators->all())
       if (communicator->members() > 1)
         (*at)[mesh.place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
+}
+
+void ParameterShards::begin_step() {
+  chain_.restart(ranks_);
+  chain_.next_unit(ranks_);
 }
 
 void ParameterShards::gather(std::uint32_t p, std::uint32_t slot, std::uint32_t layer, bool is_head) {

@@ -1,5 +1,5 @@
 // Weights that data-parallel ranks divide among themselves (zero_stage 3): before a layer runs, its weights are gathered,
-// beside the layers before it. All slots of a run are one chain of layers (weight_chain.h), `prefetch_layers` ahead.
+// beside the layers before it. All slots of a step are one chain of layers (weight_chain.h), `prefetch_layers` ahead.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,8 @@ class ParameterShards {
                   const Communicators& weights, const Communicators& experts, const TrainingJobs& jobs,
                   RankPrograms& programs);
 
+  /// The first gathers of a step follow the optimizer of the step before.
+  void begin_step();
   /// The programs of these ranks have come to the end of a layer.
   void end_layer(const std::vector<std::uint32_t>& ranks) { chain_.next_unit(ranks); }
   /// Gathers the weights of a layer or an end on the ranks of a pipeline rank; their programs wait for them.
@@ -27,6 +29,7 @@ class ParameterShards {
   const TrainingSpec& spec_;
   const transformer::ModelShape& model_;
   const TrainingJobs& jobs_;
+  std::vector<std::uint32_t> ranks_;
   WeightChain chain_;
   std::vector<std::vector<Communicator*>> weights_at_, experts_at_;  ///< by pipeline rank; of two ranks or more
 };

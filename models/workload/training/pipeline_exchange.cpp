@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <set>
+#include <utility>
 
 #include "workload/training/schedule_slots.h"
 
@@ -100,6 +101,7 @@ void PipelineExchange::before_slot(std::uint32_t p, std::uint32_t index) {
   for (const std::uint32_t rank : ranks_at_[p]) {
     RankState& state = ranks_[rank];
     std::vector<JobRef>& waits = programs_.waits(rank);
+    const std::vector<JobRef> weights = std::exchange(waits, {});  // of an optimizer, for which no host waits
     if (!received) {
       if (!spec_.pp_overlap) waits = state.sends;
       state.sends.clear();
@@ -112,6 +114,7 @@ void PipelineExchange::before_slot(std::uint32_t p, std::uint32_t index) {
     if (synchronizes) waits.push_back(last);
     if (synchronizes || (!received && !spec_.pp_overlap && !waits.empty()))
       programs_.wait_on_host(rank, waits, jobs_.label(Jobs::kHostWait, index, 0, rank));
+    programs_.wait_for(rank, weights);
     if (slots[index].kind == SlotKind::forward)
       programs_.take_host(rank, Time::seconds(spec_.software.slot_host_us * 1e-6));
   }

@@ -80,6 +80,50 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
   }
 }
 
+gpu::KernelTime part_of(const gpu::KernelTime& kernel, double share) {
+  gpu::KernelTime part = kernel.taking(kernel.seconds * share);
+  part.flops *= share;
+  part.bytes *= share;
+  part.l2_bytes *= share;
+  return part;
+}
+
+/// What runs again where the results of some operators are kept (SelectiveRecompute::operators): all of a layer but the
+/// core of attention, reduce-scatters, and the products whose results are kept. Narrow products run again.
+std::vector<LayerStep> plan_operators_again(const transformer::ModelShape& model, const transformer::LayerTimer& timer,
+                                            const transformer::LayerPass& pass, const transformer::LayerSplit& split,
+                                            const TrainingSpec& spec) {
+  transformer::LayerTimer whole = timer;
+  transformer::TrainingForm form = spec.form;
+  form.recompute = transformer::Recompute::full;
+  whole.set_training(form);
+  const double queries = model.heads / split.tp, keys = rank_kv_heads(model, split.tp);
+  const double of_qkv = keys / (queries + 2 * keys), of_gate_up = model.gated_mlp ? 0.5 : 0;  // keys; up
+  std::vector<LayerStep> again;
+  for (LayerStep& step : plan_recompute(model, whole, pass, split, spec.software.recompute_stops_early)) {
+    if (step.is_collective()) {
+      if (step.operation != collective::Operation::reduce_scatter) again.push_back(std::move(step));
+      continue;
+    }
+    transformer::Segment kernels;
+    for (transformer::NamedKernel& kernel : step.kernels.kernels) {
+      const std::string_view name(kernel.name);
+      const double share = name == "attention"            ? 0
+                           : form.narrow || kernel.routed ? 1
+                           : name == "qkv"                ? of_qkv
+                           : name == "gate_up"            ? of_gate_up
+                           : name == "down"               ? 0
+                                                          : 1;
+      if (share == 0) continue;
+      if (share < 1) kernel.time = part_of(kernel.time, share);
+      kernels.add(kernel);
+    }
+    step.kernels = std::move(kernels);
+    if (!step.is_collective()) again.push_back(std::move(step));
+  }
+  return again;
+}
+
 // Maxima of a projection: input, weight and result; gradients of result and input (TransformerEngine, fp8.py).
 constexpr Bytes kProjections = 4, kForwardMaxima = 3, kBackwardMaxima = 2, kFp32Bytes = 4;
 
@@ -119,12 +163,13 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
       const auto key = key_of(number, spec.form.keep_gathered);
       auto found = again.find(key);
-      if (found == again.end())
-        found =
-            again
-                .emplace(key, Planned(plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early),
-                                      pass.kind, spec.form.keep_gathered, spec, timer))
-                .first;
+      if (found == again.end()) {
+        const std::vector<LayerStep> steps =
+            spec.recomputes_operators()
+                ? plan_operators_again(model, timer, pass, split, spec)
+                : plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early);
+        found = again.emplace(key, Planned(steps, pass.kind, spec.form.keep_gathered, spec, timer)).first;
+      }
       append(plan, found->second, number);
     };
     const auto end = [&](SlotPlan& plan, bool head) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "gpu/stream.h"
 #include "transformer/training_form.h"
 #include "workload/training/tp_overlap.h"
@@ -36,14 +37,53 @@ inline constexpr std::array<const char*, 2> kPipelineSendNames{"full", "shard"};
 enum class GradientFormat : std::uint8_t { as_parameters, fp32 };
 inline constexpr std::array<const char*, 2> kGradientFormatNames{"as_parameters", "fp32"};
 
+/// Kernels of the loss, and the bytes of a logit that are in memory.
+enum class LossKernels : std::uint8_t {
+  in_place,   ///< on one copy of the logits in fp32 (Megatron-LM, _VocabParallelCrossEntropy)
+  operators,  ///< of PyTorch, each with a result of its own
+  fused       ///< on the logits in 16 bits, both ways
+};
+inline constexpr std::array<const char*, 3> kLossKernelsNames{"in_place", "operators", "fused"};
+
+struct LogitBytes {
+  Bytes kept = 0;    ///< from the forward to the backward slot
+  Bytes beside = 0;  ///< most that the backward kernels of the loss hold besides
+};
+/// With logits in 16 bits, and gradients of logits in 16 bits as the result:
+///
+///   in_place   fp32 softmax; its gradient takes its place, and is cast
+///   operators  fp32 log-softmax; gradients of the negative log-likelihood and of the log-softmax
+///              (torch.nn.functional.cross_entropy). Where ranks divide the vocabulary: zeros, exponentials and their sum
+///              (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward)
+///   fused      the logits; their gradient
+constexpr LogitBytes logit_bytes(LossKernels loss, bool divides_vocabulary) {
+  switch (loss) {
+    case LossKernels::in_place: return {4, 2};
+    case LossKernels::operators: return {4, divides_vocabulary ? Bytes{12} : Bytes{8}};
+    case LossKernels::fused: return {2, 2};
+  }
+  return {};
+}
+
+/// What `recompute: selective` computes again.
+enum class SelectiveRecompute : std::uint8_t {
+  attention,  ///< the core of attention
+  operators   ///< all but attention and every second matrix product (torchtitan, _apply_op_sac)
+};
+inline constexpr std::array<const char*, 2> kSelectiveRecomputeNames{"attention", "operators"};
+
 struct Software {
   std::string name;
   transformer::AttentionForm attention = transformer::AttentionForm::flash;
   std::optional<std::uint32_t>
-      flash_attention;  ///< version of FlashAttention; none: the kernels of the GPU's datasheet
+      flash_attention;              ///< version of FlashAttention; none: the kernels of the GPU's datasheet
+  bool cudnn_on_blackwell = false;  ///< attention on Blackwell is cuDNN's: the kernels of the GPU's datasheet
   transformer::FusedKernels fused;
   bool sequence_first = true;  ///< order of activations: [sequence, batch, hidden]; otherwise [batch, sequence, hidden]
   bool dropout = false;
+  SelectiveRecompute selective_recompute = SelectiveRecompute::attention;
+  LossKernels loss = LossKernels::in_place;
+  std::uint32_t loss_chunks = 1;               ///< logits of this part of the tokens are in memory at a time
   bool recompute_stops_early = false;          ///< full recomputation of a layer leaves out its last product
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism
   bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
@@ -54,7 +94,8 @@ struct Software {
   PipelineOverlap pp_overlap = PipelineOverlap::none;
   PipelineSend pp_send = PipelineSend::full;
   bool dp_overlap = false;
-  std::uint64_t bucket_parameters = 0;           ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
+  bool param_gather_overlap = false;    ///< ZeRO stages 1 and 2: updated weights arrive beside the next step's slots
+  std::uint64_t bucket_parameters = 0;  ///< ZeRO stages 0 and 1; 0: all gradients of a rank in one bucket
   std::uint64_t bucket_parameters_per_rank = 0;  ///< a bucket has at least this number for each data-parallel rank
   GradientFormat gradients = GradientFormat::fp32;
   transformer::GradientSum gradient_sum = transformer::GradientSum::product;  ///< zero_stage 0 and 1, without gtp

@@ -115,6 +115,8 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
       const auto from = static_cast<std::uint32_t>(p - f.detail);
       return fmt::format("GradNorm_FromP[{}]_ToP[{}]_TP[{}]{}", from, from + 1, t, end);
     }
+    case kMaxima: return fmt::format("GTP_AR_Maxima_PP[{}]_TP[{}]{}", p, t, end);
+    case kNarrowShards: return fmt::format("GTP_Cast_PP[{}]_TP[{}]{}", p, t, end);
     case kNorm: return fmt::format("GradNorm_PP[{}]_TP[{}]{}", p, t, end);
     case kNormReduce:
       return f.detail == 0 ? fmt::format("GradNorm_AR_PP[{}]{}", p, end) : fmt::format("GradNorm_AR_TP[{}]{}", t, end);
@@ -155,7 +157,8 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kSharedGradients: return "tp";
     case kGradients:
     case kShardGradients:
-    case kGather: return "dp";
+    case kGather:
+    case kMaxima: return "dp";
     case kLayerGather:
     case kExpertGather:
     case kShardMaximum:

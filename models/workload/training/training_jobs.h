@@ -49,6 +49,8 @@ class TrainingJobs : public JobNamer {
     kTiedGradients,    ///< all-reduce between first and last stage
     kNormPass,         ///< detail 0: the norm of all stages up to this one is sent to the next stage; 1: received there
     kOptimizer,
+    kMaxima,         ///< of all matrices whose shards a rank makes narrow after the optimizer (gtp)
+    kNarrowShards,   ///< kernel
     kGather,         ///< of the weights of a bucket
     kLayerGather,    ///< of the weights of a layer
     kExpertGather,   ///< of the weights of its experts, over other ranks (ep)

@@ -138,6 +138,11 @@ struct TrainingSpec {
   DataType gathered(transformer::Linear linear, DataType model) const {
     return gtp_shards.narrow && transformer::is_of_layer(linear) ? form.narrow->dtype : model;
   }
+  /// Recomputation keeps the results of some operators of a layer.
+  bool recomputes_operators() const {
+    return form.recompute == transformer::Recompute::selective &&
+           software.selective_recompute == SelectiveRecompute::operators;
+  }
   /// How these ranks divide matrices.
   transformer::Division division() const {
     return {gtp(), gtp_shards.experts_size,

@@ -240,6 +240,7 @@ void TrainingStep::begin_step() {
   progress_.assign(spec_.pp(), {0, kSlotsAhead, false});
   ended_ = 0;
   gradients_.begin_step();
+  shards_.begin_step();
   if (divided_ != nullptr) divided_->begin_step();
   pipeline_.begin_step();
 }
@@ -271,10 +272,12 @@ void TrainingStep::on_job_begun(const Job& job) {
     waits = f.first ? kPpBit : kTpBit | kCpBit;
     if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
     if (spec_.schedule.overlap_pairs) waits |= RankAccount::bit(TrafficClass::ep);
-    if (f.step > 0) waits |= kDpBit;  // weights of the step before are being gathered
+    const Slot& slot = jobs_.slot_of(f);
+    if (slot.kind == SlotKind::forward && slot.micro_batch == 0) waits |= kDpBit;  // weights are being gathered
   }
   if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
+  if (f.what == Jobs::kOptimizer) memory_.begin_optimizer(r, job.label(), executor_.fabric().now());
   if (!f.first) return;
   slot_begins_[r][f.slot % 2] = {job.begun_at(), job.ready_at()};
   memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
@@ -313,6 +316,7 @@ void TrainingStep::account(const Job& job) {
     case Jobs::kAddGradient: divided_->added(job.rank().number, jobs_.step_of(f)); [[fallthrough]];
     case Jobs::kKernels: account.end_kernel(now, RankAccount::Busy::kernel); break;
     case Jobs::kOptimizer:
+      memory_.end_optimizer(job.rank().number, job.label(), now);
       if (divided_ != nullptr) divided_->step_ends(job.rank().number);
       [[fallthrough]];
     case Jobs::kNorm: account.end_kernel(now, RankAccount::Busy::optimizer); break;
@@ -342,6 +346,8 @@ void TrainingStep::account(const Job& job) {
                           divided_->tag(step, DividedWeights::kBackward));
       break;
     }
+    case Jobs::kNarrowShards: account.end_kernel(now, RankAccount::Busy::optimizer); break;
+    case Jobs::kMaxima: account.end_collective(now, TrafficClass::dp, job.collective()->last_entry(), false); break;
     case Jobs::kNormReduce:
       account.end_collective(now, f.detail == 0 ? TrafficClass::tp : TrafficClass::dp, job.collective()->last_entry(),
                              true);

@@ -8,7 +8,7 @@ using namespace workload::training;
 
 namespace {
 
-constexpr double kMostBucket = 1e13, kMostBucketPerRank = 1e9, kMostReserved = 1e12;
+constexpr double kMostBucket = 1e13, kMostBucketPerRank = 1e9, kMostReserved = 1e12, kMostLossChunks = 4096;
 
 }  // namespace
 
@@ -21,6 +21,9 @@ Record<Software> software_record() {
        "flash_attention", "auto", &Software::flash_attention,
        "version of FlashAttention; auto: the kernels of the GPU's datasheet, version 3 on Hopper, 2 on Ampere and Ada")
       .range(1, 3)
+      .required();
+  r.add("cudnn_on_blackwell", &Software::cudnn_on_blackwell,
+        "attention on Blackwell is cuDNN's, the kernels of the GPU's datasheet, in place of FlashAttention")
       .required();
   const auto fused = [](auto member) { return within(&Software::fused, member); };
   r.add("bias_activation_fused", fused(&transformer::FusedKernels::activation),
@@ -46,6 +49,17 @@ Record<Software> software_record() {
   r.add("recompute_stops_early", &Software::recompute_stops_early,
         "full recomputation of a layer without experts leaves out its last product, whose result nothing needs")
       .required();
+  r.choice("selective_recompute", &Software::selective_recompute, words_of(kSelectiveRecomputeNames),
+           "what recompute: selective computes again. attention: the core of attention; operators: all but the core of "
+           "attention and every second matrix product")
+      .required();
+  r.choice("loss", &Software::loss, words_of(kLossKernelsNames),
+           "kernels of the loss. in_place: on one fp32 copy of the logits; operators: those of PyTorch, each with a "
+           "result of its own; fused: on the logits in 16 bits")
+      .required();
+  r.add("loss_chunks", &Software::loss_chunks, "parts of the tokens whose logits are in memory one after the other")
+      .range(1, kMostLossChunks)
+      .required();
   r.add("reduce_beside_wgrad", &Software::reduce_beside_wgrad,
         "tensor-parallel sums of input gradients run beside the products for weight gradients")
       .required();
@@ -68,7 +82,11 @@ Record<Software> software_record() {
   r.choice("pp_send", &Software::pp_send, words_of(kPipelineSendNames),
            "activations that a tensor-parallel rank sends. full: all; shard: 1/tp, and the receivers gather")
       .required();
-  r.add("dp_overlap", &Software::dp_overlap, "data-parallel collectives run beside kernels").required();
+  r.add("dp_overlap", &Software::dp_overlap, "gradients are reduced beside kernels").required();
+  r.add("param_gather_overlap", &Software::param_gather_overlap,
+        "zero_stage 1 and 2: the weights of a step are gathered beside its forward slots; otherwise the optimizer of "
+        "the step before ends with their gathers")
+      .required();
   r.add("bucket_parameters", &Software::bucket_parameters,
         "zero_stage 0 and 1: least number of parameters whose gradients are reduced together; 0: all of a rank")
       .none_or(1, kMostBucket)

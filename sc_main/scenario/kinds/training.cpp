@@ -176,14 +176,14 @@ void check_empty_stages(const TrainingSpec& spec, const Source& source) {
 void check_flash_attention(const workload::training::Software& software, const gpu::GpuDatasheet& gpu,
                            const Source& source) {
   if (!software.flash_attention) return;
-  std::string accepted;
+  std::string accepted = "auto";
   for (const std::uint32_t version : gpu::flash_attention_versions(gpu)) {
     if (version == *software.flash_attention) return;
-    accepted += (accepted.empty() ? "" : ", ") + std::to_string(version);
+    accepted += ", " + std::to_string(version);
   }
   refuse_workload(source, "flash_attention",
                   std::to_string(*software.flash_attention) + " of " + software.name + " has no rate on " + gpu.name +
-                      "; accepted: " + (accepted.empty() ? "software with flash_attention: auto" : accepted));
+                      "; accepted: " + accepted);
 }
 
 void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights,
@@ -196,6 +196,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   };
   take(software.pp_send, written.pp_send_key);
   take(software.dp_overlap, written.dp_overlap_key);
+  take(software.param_gather_overlap, written.param_gather_key);
   take(software.dropout, written.dropout_key);
   take(software.attention, written.attention_key);
   spec.form.dropout = software.dropout;
@@ -204,6 +205,12 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
+  take(software.selective_recompute, written.selective_key);
+  if (spec.cp() > 1 && spec.recomputes_operators())
+    refuse_workload(source, "recompute",
+                    "selective with selective_recompute: operators needs cp: 1; accepted: none and full");
+  take(software.loss, written.loss_key);
+  take(software.loss_chunks, written.loss_chunks_key);
   take(software.recompute_stops_early, written.stops_early_key);
   take(software.launch, written.launch_key);
   if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
@@ -217,7 +224,11 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.overlap_priority = written.comm_priority_key.value_or(gpu::CommPriority::high);
   take(software.gradients, written.gradients_key);
   if (written.ctas_key) software.nccl_ctas = written.ctas_key;
-  if (written.flash_key) software.flash_attention = written.flash_key;
+  if (software.cudnn_on_blackwell && gpu.architecture == "blackwell") software.flash_attention.reset();
+  if (written.flash_key == 0)
+    software.flash_attention.reset();
+  else if (written.flash_key != TrainingSection::kSoftwareFlash)
+    software.flash_attention = written.flash_key;
   check_flash_attention(software, gpu, source);
   if (!software.has_zero_stage(spec.zero_stage)) {
     std::string accepted;

@@ -184,17 +184,34 @@ Record<TrainingSection> training_record() {
   r.add("dp_overlap", &Section::dp_overlap_key,
         "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot")
       .fallback(kOfSoftware);
+  r.add("param_gather_overlap", &Section::param_gather_key,
+        "zero_stage 1 and 2: the weights of a step are gathered beside its forward slots, which wait for the layers "
+        "that "
+        "they need; otherwise the optimizer of the step before ends with their gathers")
+      .fallback(kOfSoftware);
   r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
       .none_or(1, 1e12)
       .fallback("zero_stage 2 and 3: a bucket for each layer; otherwise of the software");
   r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
            "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
       .fallback(kOfSoftware);
+  r.choice("selective_recompute", &Section::selective_key, words_of(workload::training::kSelectiveRecomputeNames),
+           "what recompute: selective computes again. attention: the core of attention; operators: all but the core of "
+           "attention and every second matrix product")
+      .fallback(kOfSoftware);
+  r.choice("loss", &Section::loss_key, words_of(workload::training::kLossKernelsNames),
+           "kernels of the loss. in_place: on one fp32 copy of the logits; operators: those of PyTorch, each with a "
+           "result of its own; fused: on the logits in 16 bits")
+      .fallback(kOfSoftware);
+  r.add("loss_chunks", &Section::loss_chunks_key, "parts of the tokens whose logits are in memory one after the other")
+      .range(1, 4096)
+      .fallback(kOfSoftware);
   r.add("recompute_stops_early", &Section::stops_early_key,
         "recompute: full leaves out the last product of a layer without experts, whose result nothing needs")
       .fallback(kOfSoftware);
-  r.add("flash_attention", &Section::flash_key,
-        "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on Hopper")
+  r.number_or("flash_attention", "auto", &Section::flash_key,
+              "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on "
+              "Hopper; auto: the kernels of the GPU's datasheet")
       .range(1, 3)
       .fallback(kOfSoftware);
   r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);

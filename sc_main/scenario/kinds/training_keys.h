@@ -24,16 +24,22 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
   std::string written_software = "megatron_core";
-  std::optional<bool> pp_overlap_key, dp_overlap_key, dropout_key, nvls_key, stops_early_key, synchronize_key;
+  std::optional<bool> pp_overlap_key, dp_overlap_key, param_gather_key, dropout_key, nvls_key, stops_early_key,
+      synchronize_key;
   std::optional<std::uint64_t> bucket_key;
   std::optional<workload::training::PipelineSend> pp_send_key;
+  std::optional<workload::training::LossKernels> loss_key;
+  std::optional<workload::training::SelectiveRecompute> selective_key;
+  std::optional<std::uint32_t> loss_chunks_key;
   std::optional<workload::training::GradientFormat> gradients_key;
   std::optional<workload::training::Launch> launch_key;
   std::optional<transformer::AttentionForm> attention_key;
   std::optional<gpu::CommPriority> comm_priority_key;
   GatherFormat gather_dtype = GatherFormat::automatic;
   std::optional<double> host_key, slot_host_key, reserved_key;
-  std::optional<std::uint32_t> ctas_key, flash_key;
+  std::optional<std::uint32_t> ctas_key;
+  static constexpr std::uint32_t kSoftwareFlash = ~0u;
+  std::uint32_t flash_key = kSoftwareFlash;  ///< 0: auto
   std::optional<workload::training::TpOverlap> tp_overlap_key;
   double memory_limit_stages = 1;
   bool overlap_moe = false;
