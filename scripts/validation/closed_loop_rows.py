@@ -18,7 +18,7 @@ Rules, by column:
 from .experiment import Experiment, table_of
 from .load_rows import spread
 from .rows import SECONDS, Row, Unmapped
-from .served_models import number
+from .served_models import check_parallel, number
 from .serving_engines import serve
 
 WAVES = 4
@@ -32,9 +32,7 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
     if row["mode"] != "agg":
         raise Unmapped(f"mode '{row['mode']}': disaggregated servers are not of this class")
-    for column, what in (("attn_dp", "data-parallel attention"), ("moe_ep", "expert parallelism of an engine")):
-        if (row.integer(column) or 1) > 1:
-            raise Unmapped(f"{what} is not modelled")
+    check_parallel(row)
     served = serve(row, row["backend"], row["backend_version"])
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,

@@ -49,6 +49,8 @@ LACKING = (
     (r"shared tokens|shared prefix|multi.?turn|agentic|\btrace\b", None, "sharing tokens among prompts without its columns"),
     (r"(?:prefill|decode) only", None, "half of an engine alone"),
 )
+# vLLM of 2023, as batch_rows.py has it
+EAGER, BEFORE_CHUNKS = "vllm_2023_eager", {"mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False, "max_seqs": 256}
 STAGE_S, WAVES, MOST_REQUESTS = 120, 10, 4000
 
 
@@ -168,7 +170,11 @@ def options_of(row: Row, words: str, served: Served) -> dict:
             scheduler[key] = int(value)
     if re.search(r"chunked (?:context|prefill)[^;,]* (?:off|false)", words, re.IGNORECASE):
         scheduler["chunked_prefill"] = False
+    if "max_batched_tokens" in scheduler and "max_seqs" in scheduler:  # a request that runs has a token of the budget
+        scheduler["max_seqs"] = min(scheduler["max_seqs"], scheduler["max_batched_tokens"])
     options: dict = {"scheduler": scheduler}
+    if served.scenario["workload"]["host"]["preset"] == EAGER:
+        return {"scheduler": BEFORE_CHUNKS | scheduler, "cudagraph": {"mode": "none"}}
     if re.search(r"enforce.?eager|\beager\b|without CUDA graphs|no CUDA graphs", words, re.IGNORECASE) or row.flag("enforce_eager"):
         options["cudagraph"] = {"mode": "none"}
     return options

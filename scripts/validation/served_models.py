@@ -17,10 +17,19 @@ QUANTISED = {"fp8": "fp8", "mxfp4": "mxfp4", "fp4": "mxfp4"}
 
 def number(row: Row, column: str, otherwise: int | None = None) -> int:
     """@throws Unmapped if the column is empty or zero, and there is no other value"""
-    value = row.integer(column)
+    value = row.mean(column)
     if not value and otherwise is None:
         raise Unmapped(f"has no {column}")
     return value or otherwise
+
+
+def check_parallel(row: Row) -> None:
+    """@throws Unmapped for parallelism of engines that is not modelled"""
+    columns = (("attn_dp", "data-parallel attention"), ("moe_ep", "expert parallelism of an engine"), ("prefill_ep", "expert parallelism of an engine"),
+               ("decode_ep", "expert parallelism of an engine"))
+    for column, what in columns:
+        if (row.integer(column) or 1) > 1:
+            raise Unmapped(f"{what} is not modelled")
 
 
 def model_of(row: Row, dtypes: dict) -> dict:

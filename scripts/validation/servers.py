@@ -3,7 +3,7 @@
 Rules, by column:
   model, precision  a configuration under scenarios/models; KV in bf16
   system            a board with NVSwitches where the GPU has them, else a PCIe box. Each group has as many GPUs as ranks need
-  tp                ranks of each group; "8+8" is a prefill and a decode server, as is `mode` disaggregated
+  tp                ranks of each group; "8+8" is a prefill and a decode server, as are prefill_tp and decode_tp of `mode` disagg
   framework         all are served by the one host preset; its constants are vLLM's. Collectives and attention are the engine's own;
                     NIM's engine is TensorRT-LLM
   concurrency       requests that are open at a time
@@ -23,24 +23,33 @@ import types
 from . import systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
-from .served_models import model_of, number
+from .served_models import check_parallel, model_of, number
 
 TITLE = "Whole servers at low concurrency: TTFT and TPOT"
 TABLES = ("servers.csv",)
 PRECISIONS = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8"}
-LIBRARIES = ((r"vLLM", "vllm"), (r"SGLang", "sglang"), (r"TensorRT-LLM|NIM", "trtllm"))
+LIBRARIES = ((r"vLLM", "vllm"), (r"SGLang", "sglang"), (r"TensorRT-LLM|TRT-?LLM|NIM", "trtllm"))
 CHUNK_TOKENS = 8192
 DECODED_ALONE = 8
 MOST_CONCURRENT = 16
 MOST_CONTEXT = 32768
 
 
+def groups_text(row: Row) -> str:
+    """The column tp, or "8+8" of a table that has a column for each of two servers. @throws Unmapped for more than two"""
+    if row["mode"] != "disagg":
+        return row["tp"].strip()
+    if (number(row, "prefill_workers", 1), number(row, "decode_workers", 1)) != (1, 1):
+        raise Unmapped("more than one server of a role")
+    return f"{number(row, 'prefill_tp', 1)}+{number(row, 'decode_tp', 1)}"
+
+
 def ranks_of(row: Row) -> int:
     """GPUs of each group: "8+8" is two groups."""
-    both = re.fullmatch(r"(\d+)\+(\d+)", row["tp"].strip())
+    both = re.fullmatch(r"(\d+)\+(\d+)", groups_text(row))
     if both:
         if both[1] != both[2]:
-            raise Unmapped(f"tp '{row['tp']}': groups of two sizes")
+            raise Unmapped(f"tp '{groups_text(row)}': groups of two sizes")
         return int(both[1])
     return number(row, "tp", 1)
 
@@ -53,12 +62,13 @@ def map_row(row: Row, preset: str) -> Experiment:
     if metric is None:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
     model = model_of(row, PRECISIONS)
+    check_parallel(row)
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     tp, concurrent = ranks_of(row), number(row, "concurrency", 1)
     if concurrent > MOST_CONCURRENT:
         raise Unmapped(f"concurrency {concurrent}: what requests wait for is the scheduler's")
-    prompt, answer = number(row, "input_len"), number(row, "output_len", 1)
+    prompt, answer = number(row, "isl" if row["isl"] else "input_len"), number(row, "osl" if row["osl"] else "output_len", 1)
     if metric == "TTFT" and concurrent > 1 and prompt * (concurrent - 1) > answer:
         raise Unmapped(f"TTFT at concurrency {concurrent}: prompts wait for each other")
     if metric == "TPOT" and answer < 2:
@@ -67,8 +77,9 @@ def map_row(row: Row, preset: str) -> Experiment:
     if tokens > MOST_CONTEXT:
         raise Unmapped(f"{tokens} tokens of context")
     requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
-    engine = (re.match(r"[A-Za-z-]+", row["framework"]) or [row["framework"]])[0]
-    library = next((library for pattern, library in LIBRARIES if re.match(pattern, engine)), None)
+    framework = row["framework"] or row["backend"]
+    engine = (re.match(r"[A-Za-z-]+", framework) or [framework])[0]
+    library = next((library for pattern, library in LIBRARIES if re.match(pattern, engine, re.IGNORECASE)), None)
     if library is None:
         raise Unmapped(f"no datasheet for engine '{engine}'")
     group = {"servers": 1, "gpu": gpu.name}
@@ -80,7 +91,7 @@ def map_row(row: Row, preset: str) -> Experiment:
                      "memory_limit_ratio": 1.0, "library": library, "host": {"preset": preset},
                      "prefill": {"tp": tp, "pp": 1}, "decode": {"steps": steps, "max_batch": concurrent}},
     }
-    aggregated = "+" not in row["tp"]
+    aggregated = "+" not in groups_text(row)
     read = ttft if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
     return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
                       size_class=f"TP{tp}")

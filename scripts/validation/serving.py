@@ -33,7 +33,10 @@ def point_name(row: Row, experiment: Experiment) -> str:
     requests, instance = workload["requests"], workload["instances"][0]
     words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["scheduler"]["preset"], f"tp{instance['tp']}",
              f"pp{instance['pp']}"]
-    words += [f"{requests['prompt_tokens']}x{row['osl'] or row['output_len'] or row['output_tokens']}"] if "prompt_tokens" in requests else []
+    prompt = requests.get("prompt_tokens")
+    if prompt:
+        printed = "-".join(map(str, prompt["uniform"].values())) if isinstance(prompt, dict) else prompt
+        words += [f"{printed}x{row['osl'] or row['output_len'] or row['output_tokens']}"]
     words += [f"c{requests['concurrency']}"] if "concurrency" in requests else []
     words += ["rate" + "+".join(str(stage["rate_per_s"]) for stage in requests["stages"])] if "stages" in requests else []
     return "-".join(words).replace(" ", "_")

@@ -56,6 +56,17 @@ def test_what_cannot_be_mapped_says_why(columns, reason):
         mapped(**columns)
 
 
+def test_other_columns_for_the_same_are_read():
+    loop = {"framework": "", "backend": "trtllm", "input_len": "", "output_len": "", "isl": "1024", "osl": "8192", "mode": "agg"}
+    assert mapped(**loop).scenario["workload"]["requests"] == mapped().scenario["workload"]["requests"]
+    assert mapped(**loop).scenario["workload"]["library"] == "trtllm"
+    apart = loop | {"mode": "disagg", "tp": "", "prefill_workers": "1", "prefill_tp": "4", "decode_workers": "1", "decode_tp": "4"}
+    assert mapped(**apart).scenario["workload"]["prefill"] == {"tp": 4, "pp": 1}
+    for changes, reason in (({"decode_tp": "2"}, "two sizes"), ({"decode_workers": "3"}, "more than one server"), ({"decode_ep": "4"}, "expert parallelism")):
+        with pytest.raises(rows.Unmapped, match=reason):
+            mapped(**apart | changes)
+
+
 def test_tpot_is_the_gap_while_all_decode_and_the_others_prompts(tmp_path):
     out = tmp_path / "out"
     out.mkdir()

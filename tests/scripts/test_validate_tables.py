@@ -100,6 +100,14 @@ def test_tables_write_no_in_several_ways():
     assert workload(PAGE | {"input_len": "1,024", "output_len": "294.4"})["requests"]["prompt_tokens"] == 1024
 
 
+def test_limits_of_the_scheduler_follow_from_words():
+    asked = workload(PAGE | {"framework": "TensorRT-LLM 1.0", "extra": "concurrency 8; max batch 2048; max_num_tokens 1536; chunked context False; KV fp8"})
+    assert asked["scheduler"] == {"preset": "trtllm", "max_seqs": 1536, "max_batched_tokens": 1536, "chunked_prefill": False}
+    eager = workload(PAGE | {"framework": "vLLM 0.2.7"})
+    assert eager["cudagraph"] == {"mode": "none"} and eager["scheduler"]["mix"] == "prefill_first"
+    assert workload(PAGE | {"extra": "concurrency 8, enforce_eager"})["cudagraph"] == {"mode": "none"}
+
+
 def test_rates_are_those_of_all_instances_or_of_a_gpu(tmp_path):
     result = type("Result", (), {"summary": {"metrics": {"output_tokens_per_s": 100.0}}})
     of_all = mapped(PAGE | {"extra": "4 instances, concurrency 32", "n_gpus": "4", "metric": "output throughput", "unit": "tok/s"})
