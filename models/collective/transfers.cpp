@@ -4,6 +4,7 @@
 #include "collective/collective.h"
 #include "collective/marks.h"
 #include "collective/reuse.h"
+#include "transport/device/spread.h"
 
 namespace railyard::collective {
 
@@ -151,6 +152,7 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   // Messages to different copies have one destination, but do not wait for each other.
   const std::uint32_t apart = comes_to_itself ? 0 : running_.copies_apart(member, t);
   if (apart > 1) message.queue_pair += (apart - 1) * program_->threads();
+  if (t.kind == Transfer::Kind::write) message.queue_pair |= transport::kSpreadOverNics;
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;

@@ -9,6 +9,7 @@
 #include "collective/program.h"
 #include "infiniband/nic.h"
 #include "pcie/pcie.h"
+#include "transport/device/spread.h"
 #include "transport/fabric.h"
 
 namespace railyard::collective {
@@ -372,16 +373,19 @@ Site site_of(const std::vector<gpu::Gpu*>& gpus, const Group& group, const trans
   if (!site.nvlink) look_at_pcie(site, gpus, group, fabric);
   std::set<const transport::Device*> nics;  // of the senders
   for (std::uint32_t m = 0; m < group.size() && site.servers > 1 && group.server_of(m) == 0; ++m) {
-    const transport::Path path = fabric.path(group.members[m], group.members.back(), 0);
-    if (path.lanes.empty()) continue;
-    const std::vector<transport::Hop>& hops = path.lanes.front().hops;
-    const auto nic = std::find_if(hops.begin(), hops.end(), [](const transport::Hop& hop) {
-      return dynamic_cast<const infiniband::Nic*>(hop.device) != nullptr;
-    });
-    if (nic != hops.end()) nics.insert(nic->device);
-    site.network_gb_per_s = hops.front().link().rate.gb_per_s();
-    for (const transport::Hop& hop : hops)
-      site.network_gb_per_s = std::min(site.network_gb_per_s, hop.link().rate.gb_per_s());
+    transport::Message message;
+    message.source = group.members[m];
+    message.destination = group.members.back();
+    message.queue_pair = transport::kSpreadOverNics;
+    for (const transport::Lane& lane : gpus[m]->path_of(message).lanes) {
+      const auto nic = std::find_if(lane.hops.begin(), lane.hops.end(), [](const transport::Hop& hop) {
+        return dynamic_cast<const infiniband::Nic*>(hop.device) != nullptr;
+      });
+      if (nic != lane.hops.end()) nics.insert(nic->device);
+      site.network_gb_per_s = lane.hops.front().link().rate.gb_per_s();
+      for (const transport::Hop& hop : lane.hops)
+        site.network_gb_per_s = std::min(site.network_gb_per_s, hop.link().rate.gb_per_s());
+    }
   }
   site.nics = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(nics.size()));
   return site;

@@ -1,14 +1,58 @@
 #include "gpu/gpu.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "infiniband/nic.h"
 #include "pcie/host_memory.h"
+#include "transport/device/spread.h"
 
 namespace railyard::gpu {
 
 using transport::Message;
 using transport::MessageKind;
+
+namespace {
+
+bool is_spread(const Message& message) { return (message.queue_pair & transport::kSpreadOverNics) != 0; }
+
+/// By NIC of the source, or of the destination if it has more, the ways of a message; one if links lead nowhere else.
+std::vector<Egress> ways_over_nics(const EgressPolicy& policy, const Message& message) {
+  constexpr std::uint32_t kMostNics = 8;
+  std::vector<Egress> ways;
+  for (std::uint32_t i = 0; i < kMostNics; ++i) {
+    const Egress way =
+        policy.egress(message.source, message.destination, message.traffic_class, message.queue_pair + i);
+    if (way.via != Egress::Via::nic) break;
+    if (i > 0 && way.nic == ways[0].nic && way.remote == ways[0].remote) break;
+    ways.push_back(way);
+  }
+  return ways;
+}
+
+/// Deals the stripes of a message to the ways, in turn. A message without bytes takes the first way.
+void post_spread(const std::vector<Egress>& ways, Message& message, Bytes bytes) {
+  const Bytes stripes = ceil_div(bytes, transport::kNicStripeBytes), each = stripes / ways.size();
+  Bytes left = bytes;
+  for (std::size_t w = 0; w < ways.size(); ++w) {
+    const Bytes most = (each + (w < stripes % ways.size() ? 1 : 0)) * transport::kNicStripeBytes;
+    const Bytes part = std::min(left, most);
+    if (part != 0 || (bytes == 0 && w == 0)) ways[w].nic->post(message, ways[w].remote, part);
+    left -= part;
+  }
+}
+
+/// Lanes of a write that is spread, one for each way. @param one  the path over the first of several NICs
+transport::Path spread_path(const std::vector<Egress>& ways, const Message& message, transport::Path one) {
+  one.lanes.clear();
+  for (const Egress& way : ways)
+    one.lanes.push_back(way.nic->path(message.source, message.destination, way.remote).lanes.front());
+  one.limit = Rate::bytes_per_second(one.limit.bytes_per_second() * ways.size());
+  one.stripe_bytes = transport::kNicStripeBytes;
+  return one;
+}
+
+}  // namespace
 
 Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transport::Window window,
          const Config& config, const EgressPolicy& policy)
@@ -71,7 +115,13 @@ bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
       }
       break;
     case Egress::Via::bounce: return egress.host->bounce(message);
-    case Egress::Via::nic: egress.nic->post(message, egress.remote, bytes); break;
+    case Egress::Via::nic:
+      if (!egress.one_of_several || !is_spread(message)) {
+        egress.nic->post(message, egress.remote, bytes);
+      } else {
+        post_spread(ways_over_nics(policy_, message), message, bytes);
+      }
+      break;
     case Egress::Via::none: return false;
   }
   return true;
@@ -216,7 +266,12 @@ transport::Path Gpu::pcie_path(std::uint64_t address) const {
 
 transport::Path Gpu::path_of(const Message& message) const {
   switch (message.kind) {
-    case MessageKind::write: return path_to(message.destination, message.traffic_class, message.engine);
+    case MessageKind::write: {
+      transport::Path path = path_to(message.destination, message.traffic_class, message.engine);
+      const bool over_nics = !path.lanes.empty() && path.lanes[0].hops.back().one_of_several;
+      return over_nics && is_spread(message) ? spread_path(ways_over_nics(policy_, message), message, std::move(path))
+                                             : path;
+    }
     case MessageKind::read: return read_path_of(message);
     default: return group_path_of(message);
   }

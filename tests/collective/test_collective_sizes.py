@@ -126,3 +126,17 @@ def test_rings_of_the_executable_reach_what_the_page_claims(column, platform, gp
     (model,), measured = claimed()[2 * column:2 * column + 2]
     assert reached == pytest.approx(model, abs=0.5)
     assert min(measured) * 0.97 <= reached <= max(measured) * 1.03
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"])
+def test_every_nic_of_a_gpu_carries_its_share(op, tmp_path):
+    """Four NICs for each GPU take between a quarter of the time of one and, with the steps that no NIC shortens, two thirds."""
+    def time_us(per_server):
+        path = tmp_path / f"{per_server}.yaml"
+        algorithm = "auto" if op in ("all_to_all", "send_recv") else "ring"
+        path.write_text(f"machine: {{groups: {{node: {{servers: 2}}}}, nic: {{datasheet: efa_100g, per_server: {per_server}}}}}\n"
+                        f"workload: {{kind: collective, op: {op}, algorithm: {algorithm}, protocol: simple, sizes_bytes: [33554432]}}\n")
+        succeed("dgx_h100", path, "--out", path.with_suffix(""))
+        return float(rows(path.with_suffix("") / "collectives.csv")[-1]["time_us"])
+
+    assert time_us(8) / 4 <= time_us(32) <= time_us(8) / 1.5
