@@ -3,7 +3,8 @@
 Rules, by column; `extra` and `note` may say in words what has no column of its own:
   framework         engine and version; its host is that of the nearest version (serving_engines.py)
   tp, pp, n_gpus    of an instance; without tp, all GPUs that pp leaves. "4 instances" and the like: one of them with its share of the load,
-                    as routers that look at nothing but load give it. "8+8", 1P1D: an instance that prefills and one that decodes
+                    as routers that look at nothing but load give it. "8+8", 1P1D: an instance that prefills and one that decodes, each
+                    in a server of its own if the row says so, or if one server has too few GPUs
   load              concurrency: a closed loop, ten requests for each place unless their number is printed; requests a second: Poisson, for
                     120 s (at most 4000 requests) or that number; all at once, a batch of equal requests, or one request. A `batch` beside a closed loop is its
                     concurrency
@@ -14,10 +15,12 @@ What a row names and the model lacks is the reason why the row is skipped.
 """
 
 import re
+from dataclasses import replace
 
-from . import load_rows
+from . import load_rows, systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
+from .served_models import number
 from .serving_engines import Served, serve, version_of
 
 WORDS = ("batch", "extra", "config", "note")  # columns with words
@@ -37,6 +40,8 @@ RATES = dict.fromkeys(("tok/s", "tokens/s", "tok/s/GPU", "tokens/s/GPU", "1/s", 
 CONCURRENCY = r"concurren\w*(?: of)?[ =:]*(\d+)|(\d+) concurrent"
 RATE = r"(\d+(?:\.\d+)?) ?(?:q/s|qps|req(?:uests?)?/s|rps|requests a second)"
 COUNT = r"(\d+) (?:prompts|requests)\b"
+APART = r"(?<!no )\bPD\b|[Dd]isagg"  # in metrics
+TWO_SERVERS = r"^\s*2 ?x ?\d|\b2 (?:servers|nodes|pods|machines)\b"
 SPREAD = r"lengths \+-\s?(\d+) ?%"
 INSTANCES = r"(\d+)(?: colocated)? instances?(?:\(s\))?|\bDP ?=? ?(\d+)\b(?! attention)|(\d+) (?:replicas|pods)"
 LACKING = (
@@ -51,6 +56,7 @@ LACKING = (
 )
 # vLLM of 2023, as batch_rows.py has it
 EAGER, BEFORE_CHUNKS = "vllm_2023_eager", {"mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False, "max_seqs": 256}
+LEAST_ANSWER = 2  # so that an instance that decodes has something to do
 STAGE_S, WAVES, MOST_REQUESTS = 120, 10, 4000
 
 
@@ -63,10 +69,7 @@ def map_row(row: Row) -> Experiment:
     quantity = next((name for pattern, name in QUANTITIES if re.search(pattern, row["metric"], re.IGNORECASE)), "")
     if not quantity:
         raise Unmapped(f"metric '{row['metric']}' is no latency or rate of requests")
-    parts = re.fullmatch(r"(\d+)\+(\d+)", row["tp"].strip())
-    if parts or re.search(r"\b\d+P\d+D\b", row.text("framework", *WORDS)):
-        raise Unmapped("instances that prefill and decode apart are not of these rules")
-    served = serve(_with_tp(row), row["framework"], version_of(row["framework"]))
+    served = served_by(row)
     requests, share, shared = load_of(row, words)
     assumed = "; ".join(filter(None, (served.assumed, shared)))
     requests |= lengths_of(row, words, quantity)
@@ -85,6 +88,30 @@ def map_row(row: Row) -> Experiment:
             return result.summary["metrics"][quantity] * share / gpus
     return Experiment(f"{name} {quantity}{statistic} {served.engine}", served.platform, scenario, None, read, unit,
                       cost=requests.get("count", 100) * served.gpus, size_class=f"TP{served.tp}", assumed=assumed)
+
+
+def served_by(row: Row) -> Served:
+    """One instance, or one that prefills and one that decodes. @throws Unmapped with the reason"""
+    sizes = re.fullmatch(r"(\d+)\+(\d+)", row["tp"].strip())
+    roles = re.search(r"\b(\d+)P(\d+)D\b", row.text("framework", *WORDS))
+    version = version_of(row["framework"])
+    if not sizes and not roles and not re.search(APART, row["metric"]):
+        return serve(_with_tp(row), row["framework"], version)
+    if roles and roles.groups() != ("1", "1"):
+        raise Unmapped(f"{roles[0]}: more than one instance of a role")
+    tp = tuple(map(int, sizes.groups())) if sizes else (number(row, "tp", 1),) * 2
+    if (row.integer("pp") or 1) > 1:
+        raise Unmapped("stages of instances that prefill and decode apart are not printed apart")
+    served = serve(Row(row.file, row.line, row.columns | {"tp": str(max(tp))}, row.value), row["framework"], version)
+    gpu, of_server = systems.gpu_of(row), systems.gpus_per_server(served.platform)
+    apart = sum(tp) > of_server or re.search(TWO_SERVERS, row.text("system", *WORDS)) is not None
+    row, assumed = systems.with_network(row, gpu) if apart else (row, "")
+    begins = of_server if apart else tp[0]
+    instances = [{"name": role, "role": role, "tp": size, "gpus": list(range(first, first + size))}
+                 for role, size, first in (("prefill", tp[0], 0), ("decode", tp[1], begins))]
+    scenario = served.scenario | {"machine": systems.machine(row, served.platform, gpu, 2 if apart else 1),
+                                  "workload": served.scenario["workload"] | {"instances": instances}}
+    return replace(served, scenario=scenario, assumed=assumed)
 
 
 def _with_tp(row: Row) -> Row:
@@ -157,7 +184,7 @@ def lengths_of(row: Row, words: str, quantity: str) -> dict:
     def length(mean: int) -> int | dict:
         return load_rows.spread(mean, int(spread[1]) / 100) if spread else mean
 
-    return {"prompt_tokens": length(prompt), "output_tokens": length(answer or 1)}
+    return {"prompt_tokens": length(prompt), "output_tokens": length(answer or LEAST_ANSWER)}
 
 
 def options_of(row: Row, words: str, served: Served) -> dict:

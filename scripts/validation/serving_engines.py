@@ -101,14 +101,7 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     servers = -(-tp * pp // systems.gpus_per_server(platform))
     assumed = ""
     if servers > 1:
-        try:
-            systems.network_of(row, gpu.pcie)
-        except Unmapped:
-            network = systems.assumed_network(gpu)
-            if network is None:
-                raise
-            assumed = f"network {network}"
-            row = Row(row.file, row.line, row.columns | {"fabric": network}, row.value)
+        row, assumed = systems.with_network(row, gpu)
     scenario = {
         "model": model | {"kv_dtype": kv_dtype},
         "machine": systems.machine(row, platform, gpu, servers),

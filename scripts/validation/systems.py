@@ -282,6 +282,18 @@ def assumed_network(gpu: Gpu) -> str | None:
     return USUAL_NETWORKS.get(gpu.pcie) if gpu.nvlink and not gpu.card else None
 
 
+def with_network(row: Row, gpu: Gpu) -> tuple[Row, str]:
+    """The row with a network between its servers, and what was assumed for it. @throws Unmapped if there is no usual one either"""
+    try:
+        network_of(row, gpu.pcie)
+        return row, ""
+    except Unmapped:
+        network = assumed_network(gpu)
+        if network is None:
+            raise
+    return Row(row.file, row.line, row.columns | {"fabric": network}, row.value), f"network {network}"
+
+
 def _rate(text: str) -> int | None:
     """Gb/s of a NIC: of HDR, HDR100, 400G, 200 Gbps, but not of 300 GB/s, 80GB or A100-40G."""
     named = re.search(r"([FEHNX]DR)(\d{3})?\b", text)

@@ -100,6 +100,17 @@ def test_tables_write_no_in_several_ways():
     assert workload(PAGE | {"input_len": "1,024", "output_len": "294.4"})["requests"]["prompt_tokens"] == 1024
 
 
+def test_instances_that_prefill_and_decode_apart_are_two():
+    apart = PAGE | {"framework": "SGLang 0.5.2 + Mooncake, 1P1D", "tp": "4+2", "n_gpus": "6"}
+    together = mapped(apart).experiment.scenario
+    assert [(one["role"], one["gpus"]) for one in together["workload"]["instances"]] == [("prefill", [0, 1, 2, 3]), ("decode", [4, 5])]
+    assert together["machine"]["groups"]["node"]["servers"] == 1
+    outcome = mapped(apart | {"tp": "8+8", "n_gpus": "16"}).experiment
+    assert outcome.scenario["workload"]["instances"][1]["gpus"] == list(range(8, 16)) and outcome.assumed == "network 8x NDR"
+    assert mapped(apart | {"system": "2x 8 H100, 8x 400G RoCE"}).experiment.scenario["machine"]["nic"]["datasheet"] == "connectx7_roce"
+    assert "more than one instance" in mapped(apart | {"framework": "vLLM, 3P1D"}).skipped
+
+
 def test_limits_of_the_scheduler_follow_from_words():
     asked = workload(PAGE | {"framework": "TensorRT-LLM 1.0", "extra": "concurrency 8; max batch 2048; max_num_tokens 1536; chunked context False; KV fp8"})
     assert asked["scheduler"] == {"preset": "trtllm", "max_seqs": 1536, "max_batched_tokens": 1536, "chunked_prefill": False}
