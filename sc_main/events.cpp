@@ -89,9 +89,17 @@ std::string describe(const transport::Undeliverable& what, Simulation& simulatio
     for (const LinkRow& row : link_table(simulation))
       if (row.device == lost.link.device && row.port == lost.link.port)
         links.push_back(fmt::format("{} {} at {:.9f} s", row.name, row.direction, lost.at.seconds()));
+  std::string from = name_of_memory(simulation, what.source), to;
+  if (transport::of_group(what.kind)) {
+    const std::vector<transport::Window>& members = simulation.fabric().group(what.group);
+    to = fmt::format("the {} GPUs from {} to {}", members.size(), name_of_memory(simulation, members.front()),
+                     name_of_memory(simulation, members.back()));
+    if (what.kind == transport::MessageKind::reduce) std::swap(from, to);
+  } else {
+    to = name_of_memory(simulation, what.destination);
+  }
   return fmt::format("{}, {} bytes of {} from {} to {}, cannot be delivered: no working path is left; failed: {}",
-                     what.part_of, what.bytes, kTrafficClasses[what.traffic_class].name,
-                     name_of_memory(simulation, what.source), name_of_memory(simulation, what.destination),
+                     what.part_of, what.bytes, kTrafficClasses[what.traffic_class].name, from, to,
                      scenario::joined(links));
 }
 

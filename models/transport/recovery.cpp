@@ -14,6 +14,11 @@ void Recovery::on_lost(Message& message, std::uint64_t address, Bytes bytes) {
 }
 
 void Recovery::on_read_lost(Transaction& transaction) {
+  if (transaction.fork != nullptr) {
+    lost_bytes_ += transaction.payload_bytes;
+    give_up(*transaction.message, transaction.payload_bytes);
+    return;
+  }
   context_.endpoints[window_of(transaction.reply_to)]->read_lost(transaction);
 }
 
@@ -28,9 +33,10 @@ void Recovery::on_event(std::uint32_t, std::uint64_t) {
 void Recovery::give_up(Message& message, Bytes bytes) {
   const Time now = context_.calendar.now();
   const bool first = message.undeliverable == 0;
-  if (first && !message.client->on_cut_off(message) && !undeliverable_)
-    undeliverable_ = {now,           message.source,        message.destination,
-                      message.bytes, message.traffic_class, message.client->name_of(message)};
+  const bool ends = of_group(message.kind) || (first && !message.client->on_cut_off(message));
+  if (ends && !undeliverable_)
+    undeliverable_ = {now,           message.source, message.destination,   message.kind,
+                      message.group, message.bytes,  message.traffic_class, message.client->name_of(message)};
   message.undeliverable += std::max<Bytes>(1, bytes);
   message.finished = later(message.finished, now);
   // Copies and operands of a multicast or a reduction are not counted, so its message stays in flight.

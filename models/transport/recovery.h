@@ -1,6 +1,9 @@
 // Handles bytes that a failed link has lost or cut off. Their source sends them again on another path, at the instant
 // of the loss; protocol time-outs are not modelled. If no path is left, the bytes are undeliverable: when all other
 // bytes of their message have arrived, its client gets on_undeliverable() instead of on_delivered().
+//
+// A switch copies multicasts and adds reductions, so nobody can send a lost copy or operand again. The run then ends,
+// also if the client could go on without the message.
 #pragma once
 
 #include <optional>
@@ -15,7 +18,9 @@ namespace railyard::transport {
 struct Undeliverable {
   Time at;
   Window source = 0, destination = 0;
-  Bytes bytes = 0;  ///< of the whole message
+  MessageKind kind = MessageKind::write;
+  GroupId group = 0;  ///< of a multicast or a reduction, instead of the destination
+  Bytes bytes = 0;    ///< of the whole message
   std::uint8_t traffic_class = 0;
   std::string part_of;  ///< name given by its client
 };

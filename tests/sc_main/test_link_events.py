@@ -1,8 +1,10 @@
 """Links that change during a run: both fidelities see each direction, and plans are those of the machine as it was built."""
 
+import re
+
 import pytest
 
-from platform_runs import rows, succeed, summary
+from platform_runs import rows, run, succeed, summary
 
 MIB = 1 << 20
 
@@ -56,3 +58,18 @@ def test_a_slow_cable_makes_nothing_faster(kind, size, tmp_path):
             chosen.append([(row["algorithm"], row["protocol"], row["channels"]) for row in rows(tmp_path / "out" / "collectives.csv")])
     assert took[1] >= took[0]
     assert chosen == [] or chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("at_us, planes, parties", [
+    (60, [0], r"from (the 8 GPUs from node0.gpu0 to node0.gpu7 to node0.gpu\d|node0.gpu\d to the 8 GPUs from node0.gpu0 to node0.gpu7)"),
+    (20, [0, 1, 2, 3], r"from (the 8 GPUs from node0.gpu0 to node0.gpu7 to node0.gpu\d|node0.gpu\d to (the 8 GPUs|node0.gpu\d))"),
+])
+def test_a_lost_plane_ends_sums_in_switches_at_once(at_us, planes, parties, tmp_path):
+    """Nobody can send a copy or an operand again that a switch has made."""
+    events = ", ".join(f"{{at_us: {at_us}, link: 'NVLink_N[3]_Plane[{plane}]', fail: true}}" for plane in planes)
+    (tmp_path / "s.yaml").write_text(all_reduce(8, 16 * MIB, "nvls") + f"events: [{events}]\n")
+    result = run("dgx_h100", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
+    assert result.returncode == 3
+    assert re.search(rf"\d+ bytes of tp {parties}, cannot be delivered: no working path is left; failed: ", result.stderr), result.stderr
+    assert f"NVLink_N[3]_Plane[0] tx at {at_us * 1e-6:.9f} s" in result.stderr and "waits for" not in result.stderr
+    assert not summary(tmp_path / "out")["complete"]

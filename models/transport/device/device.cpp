@@ -115,9 +115,11 @@ void Device::head_arrived(Transaction& t) {
 
 void Device::lose(Transaction& t) {
   Message& message = *t.message;
+  const bool of_switch = t.fork != nullptr;
   const bool read = t.kind == TransactionKind::read_request || t.kind == TransactionKind::read_response;
-  if (read) context_.losses->on_read_lost(t);
-  context_.losses->on_lost(message, t.kind == TransactionKind::write ? t.address : message.address, t.payload_bytes);
+  if (read || of_switch) context_.losses->on_read_lost(t);
+  if (!of_switch)
+    context_.losses->on_lost(message, t.kind == TransactionKind::write ? t.address : message.address, t.payload_bytes);
   context_.pool.release(&t);
 }
 

@@ -30,7 +30,7 @@ class LossObserver {
  public:
   /// @param address  their destination address
   virtual void on_lost(Message& message, std::uint64_t address, Bytes bytes) = 0;
-  /// A read request or its response is lost: the reader will get no answer. on_lost() follows.
+  /// A read request or its response is lost; on_lost() follows. Or a switch's copy or operand is: nobody sends it again.
   virtual void on_read_lost(Transaction& transaction) = 0;
 
  protected:
