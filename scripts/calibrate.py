@@ -23,7 +23,8 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from command_line import BAD_INPUT, ROOT, Parser
+import run_files
+from command_line import BAD_INPUT, ROOT, Parser, reason_of
 
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
@@ -144,8 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_left_out(options)
         else:
             options.page.write_text(report.page(SHEETS, ROOT / "validation", options.bin), encoding="utf-8")
-    except (rows.InputError, EvaluationError, OSError) as error:
+    except (rows.InputError, EvaluationError, run_files.Error) as error:
         print(error, file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"calibrate.py: error: {reason_of(error)}", file=sys.stderr)
         return BAD_INPUT
     return 0
 

@@ -31,6 +31,7 @@ import copy
 import pathlib
 import re
 
+import run_files
 import yaml
 
 SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets" / "gpus"
@@ -58,6 +59,9 @@ TIMES_BY_CLOCK = ("kernel.gemm_fixed_us", "kernel.decode_attention_fixed_us",
 RATES_BY_CLOCK = tuple(key for key in CONSTANTS if key.startswith("collective.") and key.endswith("gb_per_s"))
 
 
+SECTIONS = frozenset(key.partition(".")[0] for key in CONSTANTS)
+
+
 def number(value):
     """The number with four significant digits, in its shortest form."""
     text = f"{value:.4g}"
@@ -66,9 +70,18 @@ def number(value):
 
 class Datasheet:
     def __init__(self, path):
+        """@throws run_files.Error for a file that is no datasheet; the executable checks its values"""
         self.path = path
-        self.text = path.read_text()
-        self.values = yaml.safe_load(self.text)
+        try:
+            self.text = path.read_text(encoding="utf-8")
+            self.values = yaml.safe_load(self.text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise run_files.Error(path, f"no datasheet of a GPU: {str(error).splitlines()[0]}") from error
+        if not isinstance(self.values, dict) or not isinstance(self.values.get("family", ""), str):
+            raise run_files.Error(path, "no datasheet of a GPU: expected a mapping, with a name as its family if it has one")
+        for name in SECTIONS & self.values.keys():
+            if not isinstance(self.values[name], dict | None):
+                raise run_files.Error(path, f"{name}: expected a mapping")
         family = self.values.get("family", "")
         if "/" in family or family.endswith(".yaml"):  # a file in the same folder: its path must also work from elsewhere
             self.set_family(str((path.parent / family).resolve()))

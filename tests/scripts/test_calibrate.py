@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
+import run_files  # noqa: E402
 from calibration import collectives, fit, left_out  # noqa: E402
 from calibration.datasheet import CONSTANTS, Datasheet  # noqa: E402
 from calibration.evaluate import Evaluator, Table  # noqa: E402
@@ -154,6 +155,10 @@ def test_bad_input_is_one_line(tmp_path):
     write_table(tmp_path / "few.csv", [1e-5] * 3)
     done = calibrate("fit", tmp_path / "few.csv", "--datasheet", "L40S", "--out", tmp_path / "x.yaml")
     assert done.returncode == 2 and "no 20 rows" in done.stderr and len(done.stderr.splitlines()) == 1
+    for text in (b"\xff\xfe", b"[1]", b"a: [1", b"family: 3", b"sm: 3", b""):
+        (tmp_path / "bad.yaml").write_bytes(text)
+        with pytest.raises(run_files.Error, match=r"bad.yaml: [^\n]+$"):
+            Datasheet(tmp_path / "bad.yaml")
     assert not (tmp_path / "x.yaml").exists()
 
 
