@@ -48,10 +48,10 @@ INSTANCES = (
     (r"\bND[ -]?A100\b", "A100 SXM", ("infiniband", 200, 8)),
     (r"\bND[ -]?H[12]00\b", "SXM", ("infiniband", 400, 8)),
     (r"\bA3[ -]?Ultra\b", "H200", ("roce", 400, 8)),
-    (r"(?<![A-Za-z])BM\.GPU4\.8\b", "A100 SXM 40GB", ("roce", 200, 8)),
-    (r"(?<![A-Za-z])BM\.GPU\.A100-v2\.8\b", "A100 SXM 80GB", ("roce", 200, 8)),
-    (r"(?<![A-Za-z])BM\.GPU\.(H100|H200)\.8\b", "SXM", ("roce", 400, 8)),
-    (r"(?<![A-Za-z])BM\.GPU\.B200\.8\b", "", ("roce", 400, 8)),
+    (r"(?:\b|(?<=\dx))BM\.GPU4\.8\b", "A100 SXM 40GB", ("roce", 200, 8)),
+    (r"(?:\b|(?<=\dx))BM\.GPU\.A100-v2\.8\b", "A100 SXM 80GB", ("roce", 200, 8)),
+    (r"(?:\b|(?<=\dx))BM\.GPU\.(H100|H200)\.8\b", "SXM", ("roce", 400, 8)),
+    (r"(?:\b|(?<=\dx))BM\.GPU\.B200\.8\b", "", ("roce", 400, 8)),
 )
 
 CARD_WORDS = r"pcie|bridge|pairwise|\bplx\b|\bnvl\b"

@@ -145,6 +145,8 @@ def test_software_and_network_of_a_step_follow_from_its_words():
     assert (step["software"], step["zero_stage"], step["recompute"], step["global_batch"]) == ("torchtitan", 3, "full", 16)
     named = mapped(STEP | {"system": "8x H100, 8x 200G RoCE"}, "training")
     assert named.experiment.assumed == "" and named.experiment.scenario["machine"]["nic"]["datasheet"] == "connectx6_roce"
+    cloud = mapped(STEP | {"system": "Oracle H100 (2xBM.GPU.H100.8)"}, "training").experiment
+    assert cloud.assumed == "" and cloud.scenario["machine"]["nic"]["datasheet"] == "connectx7_roce"
     assert mapped(STEP | {"extra": "DeepSpeed ZeRO-2"}, "training").experiment.scenario["workload"]["zero_stage"] == 2
     assert mapped(STEP | {"extra": "our own trainer"}, "training").skipped.startswith("no rule for the software of ")
     assert training_steps.assumed_network(row(STEP | {"system": "4x RTX 4090"})) is None
