@@ -20,7 +20,7 @@ OverlapRun::OverlapRun(const Scenario& scenario, platforms::Machine& machine, ex
 }
 
 std::uint64_t OverlapRun::expected_jobs() const {
-  return spec().methods.size() * gpus_.size() * (2 * gpus_.size() + 1);
+  return spec().methods.size() * gpus_.size() * 2 * (2 * gpus_.size() + 1);
 }
 
 std::string OverlapRun::progress() const {
@@ -61,12 +61,6 @@ std::string OverlapRun::explain_text(const Value& e) const {
                      c["algorithm"].text(), c["protocol"].text(), c["channels"].integer());
 }
 
-Time OverlapRun::time_of(Method method) const {
-  for (const MethodResult& result : bench_->results())
-    if (result.method == method) return result.time;
-  return {};
-}
-
 void OverlapRun::add_setup(Value& setup) const {
   setup["operation"] = name_of(spec().operation);
   setup["ranks"] = spec().gpus.size();
@@ -94,11 +88,11 @@ const Metrics<OverlapRun>& OverlapRun::declared_metrics() {
            if (const auto stretch = kernel_stretch(r)) ratios[name_of(r.method)] = *stretch;
          return ratios;
        }},
-      {"hidden_ratio.[method]", "", "hidden share of the shorter of product and collective",
+      {"hidden_ratio.[method]", "", "hidden share of the shorter of the method's kernels and its traffic, each alone",
        [](const Run& run) {
          Value ratios = Value::empty_group();
          for (const MethodResult& r : run.bench_->results())
-           if (const auto hidden = run.hidden(r)) ratios[name_of(r.method)] = *hidden;
+           if (const auto ratio = hidden(r)) ratios[name_of(r.method)] = *ratio;
          return ratios;
        }},
   };
@@ -110,10 +104,11 @@ std::optional<double> OverlapRun::kernel_stretch(const MethodResult& r) {
   return r.kernel_s / r.kernel_alone_s;
 }
 
-std::optional<double> OverlapRun::hidden(const MethodResult& r) const {
-  const double gemm = time_of(Method::gemm).seconds(), collective = time_of(Method::collective).seconds();
-  if (gemm <= 0 || collective <= 0 || r.method <= Method::collective) return std::nullopt;
-  return (gemm + collective - r.time.seconds()) / std::min(gemm, collective);
+std::optional<double> OverlapRun::hidden(const MethodResult& r) {
+  const double kernels = r.kernel_alone_s, traffic = r.traffic_alone.value_or(Time()).seconds();
+  if (kernels <= 0 || traffic <= 0) return std::nullopt;
+  // A method that takes longer than both, because it waits or its parts slow each other, hides nothing.
+  return std::clamp((kernels + traffic - r.time.seconds()) / std::min(kernels, traffic), 0.0, 1.0);
 }
 
 std::string OverlapRun::table() const {
@@ -137,10 +132,11 @@ std::string OverlapRun::table() const {
 
 void OverlapRun::write_tables(const OutputDirectory& directory) {
   OutputFile out(directory.file("overlap.csv"));
-  out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us\n");
+  out.print("method,time_us,kernels_end_us,bytes_there_us,kernel_us,kernel_alone_us,traffic_alone_us\n");
   for (const MethodResult& r : bench_->results())
-    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name_of(r.method), r.time.seconds() * 1e6,
-              r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6);
+    out.print("{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f}\n", name_of(r.method), r.time.seconds() * 1e6,
+              r.gemm_done.seconds() * 1e6, r.collective_done.seconds() * 1e6, r.kernel_s * 1e6, r.kernel_alone_s * 1e6,
+              r.traffic_alone.value_or(Time()).seconds() * 1e6);
 }
 
 RunKind overlap_run() { return run_kind<OverlapRun>(); }

@@ -28,12 +28,10 @@ class OverlapRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  /// Time of a method; zero if it did not run.
-  Time time_of(workload::overlap::Method method) const;
   /// Kernel time of a method, as a multiple of the same kernels' time alone; none for a method without kernels.
   static std::optional<double> kernel_stretch(const workload::overlap::MethodResult& result);
-  /// Hidden share of the shorter of product and collective; none if a method did not run that this needs.
-  std::optional<double> hidden(const workload::overlap::MethodResult& result) const;
+  /// Hidden share of the shorter of the method's kernels and its traffic; none if it does not have both.
+  static std::optional<double> hidden(const workload::overlap::MethodResult& result);
 
   std::vector<GpuId> gpus_;  ///< by rank
   std::unique_ptr<workload::overlap::OverlapBench> bench_;

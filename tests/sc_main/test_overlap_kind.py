@@ -44,6 +44,32 @@ def test_a_ring_that_sends_after_the_product_hides_nothing(tmp_path):
     assert found["time_us"] == pytest.approx(found["kernel_us"] + copies, rel=1e-6)
 
 
+@pytest.mark.parametrize("platform, sets", [
+    # The product is shorter than the copies of the shards, and all its tiles run at once.
+    ("dgx_h100", ["workload.gemm={m: 512, n: 3072, k: 1024, dtype: bf16}", "machine.groups.node.gpu=H100-SXM5-80GB"]),
+    # NCCL's collective is slower than the traffic of the methods.
+    ("hgx_a100_4gpu", ["workload.op=gemm_reduce_scatter", "workload.ranks=2", "workload.gemm={m: 2048, n: 8192, k: 512}"])])
+def test_hidden_shares_are_of_the_methods_own_traffic(platform, sets, tmp_path):
+    found = methods(tmp_path / "out", *sets, "platform=" + platform, platform=platform)
+    hidden = summary(tmp_path / "out")["metrics"]["hidden_ratio"]
+    assert set(hidden) == set(found) - {"gemm", "collective"}
+    for name, ratio in hidden.items():
+        row = found[name]
+        assert row["time_us"] >= 0.999 * max(row["kernel_alone_us"], row["traffic_alone_us"])
+        parts = row["kernel_alone_us"], row["traffic_alone_us"]
+        assert 0 <= ratio <= 1 and ratio == pytest.approx(max(0, min(1, (sum(parts) - row["time_us"]) / min(parts))), abs=1e-6)
+
+
+def test_copies_by_copy_engines_cost_as_much_as_in_p2p(tmp_path):
+    sets = ["workload.gemm={m: 512, n: 3072, k: 1024, dtype: bf16}", "machine.groups.node.gpu=H100-SXM5-80GB", "platform=dgx_h100",
+            "workload.methods=[gemm, fused]"]
+    times = [methods(tmp_path / str(us), *sets, f"machine.overrides.gpu.copy.engine_us={us}", platform="dgx_h100") for us in (0, 2.3)]
+    shards = 7
+    assert times[1]["fused"]["traffic_alone_us"] - times[0]["fused"]["traffic_alone_us"] == pytest.approx(shards * 2.3, rel=1e-3)
+    for found in times:  # all tiles are one wave, so those of the last shard take the time of the product, less its launch and prologue
+        assert found["fused"]["time_us"] > 0.3 * found["gemm"]["time_us"] + found["fused"]["bytes_there_us"]
+
+
 def test_one_split_is_serial(tmp_path):
     found = methods(tmp_path / "out", *SCATTER, "workload.methods=[serial, pipelined]", "workload.splits=1", "workload.comm_sms=24")
     assert found["pipelined"]["time_us"] == pytest.approx(found["serial"]["time_us"], rel=1e-3)
@@ -60,7 +86,8 @@ def test_bytes_of_hbm_are_kernels_and_messages(tmp_path):
     succeed("dgx_a100", SCENARIO, "--out", tmp_path / "out", "--quiet", "--set", "workload.methods=[decomposed]")
     shard, ranks = 4096 * 12288 * 2 // 8, 8
     for row in summary(tmp_path / "out")["memory"]["node"]:
-        assert row["message_bytes"] == 2 * (ranks - 1) * shard  # each rank reads its own for every peer, and writes theirs
+        # Each rank reads its own for every peer, and writes theirs: beside the products, and before that alone.
+        assert row["message_bytes"] == 2 * 2 * (ranks - 1) * shard
     succeed("dgx_a100", SCENARIO, "--out", tmp_path / "gemm", "--quiet", "--set", "workload.methods=[gemm]")
     product = (4096 * 12288 + 12288 * 6144 + 4096 * 6144) * 2
     for row in summary(tmp_path / "gemm")["memory"]["node"]:

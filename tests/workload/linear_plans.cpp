@@ -29,6 +29,7 @@ struct LinearBench : JobBench {
     product.part = [whole, sms](std::uint32_t parts, std::uint32_t) {
       return kernel_time_of(Time::fs(whole.fs() / parts), sms);
     };
+    if (part) product.part = part;
     workload::RankPrograms programs(ranks, 0, {}, executor, *this);
     CoupledRanks coupled(ranks, {0, 1, 2}, {}, fabric);
     Time begun, ended;
@@ -39,7 +40,8 @@ struct LinearBench : JobBench {
     };
     later_on(fabric.now() + Time::us(1), [&] {
       begun = fabric.now();
-      coupled.emit(plan_of(product, method, options), programs,
+      const ProductPlan plan = plan_of(product, method, options);
+      coupled.emit(traffic_only ? plan.traffic() : plan, programs,
                    [&](const Action&, bool, bool, std::uint32_t) { return label(0); });
       emitted = programs.live();
     });
@@ -48,6 +50,8 @@ struct LinearBench : JobBench {
     BOOST_TEST(programs.live() == 0);
     return ended - begun;
   }
+  /// A shard alone, by a copy engine.
+  Time copied(Bytes bytes) { return Time::seconds(product.gpu->copy.engine_us * 1e-6) + alone(0, 1, bytes); }
   /// The collective alone.
   Time collective(Coupling coupling, Bytes bytes) {
     const Bytes all = std::exchange(product.bytes, bytes);
@@ -57,13 +61,15 @@ struct LinearBench : JobBench {
   }
 
   CoupledProduct product;
+  std::function<gpu::KernelTime(std::uint32_t, std::uint32_t)> part;  ///< in place of equal parts of a whole time
+  bool traffic_only = false;
 };
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_ring_takes_one_product_and_the_longer_of_product_and_chunk_for_each_other_rank) {
   LinearBench b;
-  const Time chunk = b.alone(0, 1, kBytes / kRanks);
+  const Time chunk = b.copied(kBytes / kRanks);
   for (const std::uint64_t percent : {20, 100, 300}) {
     const Time part = Time::fs(chunk.fs() / 100 * percent);
     const Time whole = part * kRanks;
@@ -137,4 +143,57 @@ BOOST_AUTO_TEST_CASE(every_method_takes_at_least_its_longer_part_and_at_most_bot
       }
     }
   }
+}
+
+// Copies by copy engines cost what they cost alone, one after the other.
+BOOST_AUTO_TEST_CASE(copies_of_shards_pay_for_their_engine) {
+  LinearBench b;
+  for (const Bytes bytes : {Bytes{4096}, kBytes}) {
+    b.product.bytes = bytes;
+    const Time shard = b.copied(bytes / kRanks);
+    const Time time = b.run(Coupling::gather, Method::decomposed, Time::fs(4), {});
+    BOOST_TEST((time >= shard * (kRanks - 1)));
+    BOOST_TEST((time <= shard * (kRanks - 1) + Time::ns(1)));
+  }
+}
+
+// All tiles of a product of one wave take its whole time, so none ends earlier after the last shard, or before the first
+// of their results leaves. A product of many waves hides its tiles.
+BOOST_AUTO_TEST_CASE(a_fused_product_ends_a_tile_after_its_last_shard) {
+  LinearBench b;
+  const Time arrival = b.copied(kBytes / kRanks) * (kRanks - 1);
+  for (const std::uint32_t waves : {1u, 8u}) {
+    const Time whole = arrival;
+    const std::uint32_t sms = b.product.gpu->sm.count;
+    b.part = [=](std::uint32_t parts, std::uint32_t) {
+      gpu::KernelTime time = kernel_time_of(Time::fs(whole.fs() / parts), sms);
+      time.waves = waves;
+      return time;
+    };
+    const Time tile = Time::fs(whole.fs() / waves);
+    const Time gather = b.run(Coupling::gather, Method::fused, whole, {});
+    BOOST_TEST((gather >= arrival + tile));
+    BOOST_TEST((gather <= arrival + later(tile, Time::fs(whole.fs() / kRanks)) + Time::ns(2)));
+    const Time scatter = b.run(Coupling::scatter, Method::fused, whole, {});
+    BOOST_TEST((scatter >= tile + b.alone(0, 1, kBytes / kRanks) * (kRanks - 1)));
+  }
+}
+
+// What a method hides is a share of its own kernels or its own traffic.
+BOOST_AUTO_TEST_CASE(a_plan_takes_at_least_its_traffic_alone) {
+  LinearBench b;
+  for (const Coupling coupling : {Coupling::gather, Coupling::scatter})
+    for (const Method method :
+         {Method::serial, Method::decomposed, Method::fused, Method::ring, Method::pipelined, Method::bulk}) {
+      if (!couples(method, coupling)) continue;
+      b.traffic_only = true;
+      const Time traffic = b.run(coupling, method, Time::us(50), {});
+      b.traffic_only = false;
+      const Time time = b.run(coupling, method, Time::us(50), {});
+      BOOST_TEST_CONTEXT("method " << static_cast<int>(method)) {
+        BOOST_TEST((traffic > Time()));
+        BOOST_TEST((time >= traffic));
+        BOOST_TEST((time >= Time::us(50)));
+      }
+    }
 }

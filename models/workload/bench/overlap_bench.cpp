@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 
 #include "workload/traffic.h"
 
@@ -57,8 +58,11 @@ JobLabel OverlapBench::label(What what, std::uint32_t step, std::uint32_t rank) 
 
 void OverlapBench::run_next() {
   begun_ = executor_.fabric().now();
+  // The traffic of a method runs alone first, so that the run ends with a method.
+  const Method next = spec_.methods[results_.size()];
+  if (has_both(next) && !traffic_alone_) return run_coupled(next, true);
   current_ = MethodResult();
-  current_.method = spec_.methods[results_.size()];
+  current_.method = next;
   kernel_s_.clear();
   kernel_alone_s_.clear();
   for (const Rank* rank : ranks_.ranks()) {
@@ -94,12 +98,17 @@ void OverlapBench::run(Method method) {
   } else if (method == Method::collective) {
     programs_.collective(ranks_.communicator(false, 0), product.operation, product.bytes, label(kCollective, 0, 0));
   } else {
-    constexpr std::array<What, 4> kWhat{kGemm, kSum, kShard, kCollective};  // by Action::Work
-    ranks_.emit(linear::plan_of(product, linear_method(method), spec_.options), programs_,
-                [&](const linear::Action& action, bool, bool, std::uint32_t rank) {
-                  return label(kWhat[static_cast<std::size_t>(action.work)], action.step, rank);
-                });
+    run_coupled(method, false);
   }
+}
+
+void OverlapBench::run_coupled(Method method, bool traffic_only) {
+  constexpr std::array<What, 5> kWhat{kGemm, kSum, kShard, kCollective, kMainLoop};  // by Action::Work
+  const linear::ProductPlan plan = linear::plan_of(coupled(), linear_method(method), spec_.options);
+  ranks_.emit(traffic_only ? plan.traffic() : plan, programs_,
+              [&](const linear::Action& action, bool, bool, std::uint32_t rank) {
+                return label(traffic_only ? kAlone : kWhat[static_cast<std::size_t>(action.work)], action.step, rank);
+              });
 }
 
 void OverlapBench::on_job_done(const Job& job) {
@@ -110,17 +119,26 @@ void OverlapBench::on_job_done(const Job& job) {
   }
   programs_.done();
   const Time after = executor_.fabric().now() - begun_;
-  (f.what == kGemm || f.what == kSum ? current_.gemm_done : current_.collective_done) = after;
+  if (f.what == kGemm || f.what == kSum) current_.gemm_done = after;
+  if (f.what == kCollective || f.what == kShard) current_.collective_done = after;
   if (programs_.live() != 0) return;
+  if (f.what == kAlone)
+    traffic_alone_ = after;
+  else
+    finish_method(after);
+  Rank& first = *ranks_.ranks()[0];
+  if (!done()) executor_.quiet(first, first.stream(kStreams.compute), label(kQuiet, 0, 0), *this);
+}
+
+void OverlapBench::finish_method(Time after) {
   current_.time = after;
+  current_.traffic_alone = std::exchange(traffic_alone_, std::nullopt);
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const gpu::SmArray& sms = ranks_.ranks()[r]->gpu->sms();
     current_.kernel_s = std::max(current_.kernel_s, sms.kernel_seconds() - kernel_s_[r]);
     current_.kernel_alone_s = std::max(current_.kernel_alone_s, sms.kernel_seconds_alone() - kernel_alone_s_[r]);
   }
   results_.push_back(current_);
-  Rank& first = *ranks_.ranks()[0];
-  if (!done()) executor_.quiet(first, first.stream(kStreams.compute), label(kQuiet, 0, 0), *this);
 }
 
 std::string OverlapBench::name(std::uint64_t arguments) const {
@@ -132,6 +150,8 @@ std::string OverlapBench::name(std::uint64_t arguments) const {
     case kShard: return fmt::format("Shard_{}_Rank[{}]_Step[{}]", method, rank, step);
     case kQuiet: return "quiet";
     case kSum: return fmt::format("Sum_{}_Rank[{}]", method, rank);
+    case kMainLoop: return fmt::format("MainLoop_{}_Rank[{}]", method, rank);
+    case kAlone: return fmt::format("Traffic_{}_Rank[{}]", method, rank);
     default: return fmt::format("Collective_{}_Rank[{}]", method, rank);
   }
 }
@@ -143,7 +163,7 @@ std::uint64_t OverlapBench::of_member(std::uint64_t arguments, std::uint32_t mem
 }
 
 std::string OverlapBench::task(std::uint64_t arguments) const {
-  constexpr const char* kTasks[] = {"gemm", "collective", "shard", "sum"};
+  constexpr const char* kTasks[] = {"gemm", "collective", "shard", "sum", "main loop", "quiet", "traffic alone"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   return f.what == kCollective ? kTasks[kCollective] : fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.step});
 }

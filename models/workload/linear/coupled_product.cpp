@@ -30,6 +30,11 @@ gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool
   return piece;
 }
 
+/// Of a tile, from its operands to its results.
+double tile_seconds(const gpu::KernelTime& whole) {
+  return (whole.seconds - whole.fixed_seconds - whole.after_seconds) / std::max(1u, whole.waves);
+}
+
 /// A kernel whose unfinished wave the next kernel fills.
 gpu::KernelTime filled(gpu::KernelTime kernel, double sms) {
   const double ctas_seconds = kernel.longest_cta_seconds * static_cast<double>(kernel.ctas) / kernel.ctas_per_sm;
@@ -70,6 +75,11 @@ class Planner {
       const std::uint32_t job = shard(i, p_.direct ? p_.ranks - i : 1, waits);
       there.push_back({job, p_.direct ? i : p_.ranks - 1});
     }
+    if (fused) {  // tiles of the last shard begin when it is there; the last piece is as long as its work
+      const gpu::KernelTime whole = part(1, 0);
+      const double longer = tile_seconds(whole) + whole.after_seconds - step(p_.ranks - 1, true).seconds;
+      if (longer > 0) there.back() = main_loop(longer, {there.back()});
+    }
     for (std::uint32_t i = 0; i < p_.ranks; ++i) {
       product(i, step(i, fused), i > 0 ? std::vector<Wait>{there[i]} : std::vector<Wait>());
       if (fused && i > 0) plan_.actions.back().launches = 0;
@@ -81,13 +91,23 @@ class Planner {
       product(i, step(i, fused), {});
       if (fused && i > 0) plan_.actions.back().launches = 0;
     }
+    std::vector<Wait> tiles;
+    if (fused) {
+      const gpu::KernelTime whole = part(1, 0);
+      const double first = whole.fixed_seconds + tile_seconds(whole);
+      if (first > step(0, true).seconds) tiles = {main_loop(first, {})};
+    }
     std::vector<Wait> sums;
     for (std::uint32_t i = 0; i + 1 < p_.ranks; ++i) {
       std::vector<Wait> waits{{i, 0}};
+      waits.insert(waits.end(), tiles.begin(), tiles.end());
       if (i > 0) waits.push_back({last(), p_.direct ? 0 : p_.ranks - 1});
       const std::uint32_t to = p_.direct ? i + 1 : 1;
       const std::uint32_t job = shard(i, to, waits);
-      if (fused) plan_.actions.back().launches = 0;  // its tiles are stored into the other rank's memory
+      if (fused) {
+        plan_.actions.back().launches = 0;
+        plan_.actions.back().mover = Action::Mover::product;
+      }
       if (p_.direct || i + 2 == p_.ranks) sums.push_back({job, p_.ranks - to});
     }
     const double tensors = p_.direct ? p_.ranks + 1.0 : 3.0;  // all partial results (in a ring two), and their sum
@@ -112,7 +132,7 @@ class Planner {
         // The next rank keeps chunk i+1 where it kept chunk i-1, which it has multiplied and passed on.
         if (i >= 2) waits.insert(waits.end(), {{multiplied[i - 1], 1}, {sent[i - 1], 1}});
         sent.push_back(shard(i, 1, waits));
-        plan_.actions.back().by_sms = by_sms;
+        if (by_sms) plan_.actions.back().mover = Action::Mover::kernels;
         plan_.actions.back().sms = options_.ring_sms;
       }
       if (options_.order == RingOrder::send_first) multiply();
@@ -172,6 +192,14 @@ class Planner {
     action.waits = std::move(waits);
     return add(std::move(action));
   }
+  Wait main_loop(double seconds, std::vector<Wait> waits) {
+    Action action;
+    action.work = Work::main_loop;
+    action.beside = true;
+    action.seconds = seconds;
+    action.waits = std::move(waits);
+    return {add(std::move(action)), 0};
+  }
   void collective(std::uint32_t step, Bytes bytes, std::uint32_t sms, bool beside, std::vector<Wait> waits) {
     Action action;
     action.work = Work::collective;
@@ -200,6 +228,18 @@ double ProductPlan::kernels_s() const {
   for (const Action& action : actions)
     if (action.kernels != nullptr) seconds += action.kernels->seconds;
   return seconds;
+}
+
+ProductPlan ProductPlan::traffic() const {
+  ProductPlan alone = *this;
+  gpu::KernelTime none;
+  none.ctas = none.sms = none.waves = 1;
+  const gpu::SharedChain kernels = gpu::chain_of(none);
+  for (Action& action : alone.actions) {
+    if (action.kernels != nullptr) action.kernels = kernels;
+    action.seconds = 0;
+  }
+  return alone;
 }
 
 ProductPlan plan_of(const CoupledProduct& product, Method method, const Options& options) {

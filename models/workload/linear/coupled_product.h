@@ -10,7 +10,8 @@
 //   beside      both at the same time in two streams, the collective first
 //   decomposed  t products of 1/t of the rows; copy engines move a shard during another product (PyTorch,
 //               torch/distributed/_symmetric_memory, _pipelined_all_gather_and_consume, _pipelined_produce_and_all2all)
-//   fused       the same in one kernel whose tiles wait for their shard, or send it (FLUX, arXiv 2406.06858)
+//   fused       the same in one kernel whose tiles wait for their shard, or send it (FLUX, arXiv 2406.06858). A tile takes its
+//               main loop and epilogue after its shard has come, and before it sends any of its results
 //   ring        gather: a rank sends the chunk in hand to the next rank while it multiplies this chunk, and goes on with
 //               the chunk that came (TransformerEngine, common/comm_gemm_overlap, CommOverlapP2PBase::split_overlap_ag).
 //               A chunk that comes goes to one of two buffers.
@@ -85,14 +86,17 @@ struct Wait {
 };
 
 struct Action {
-  enum class Work : std::uint8_t { product, sum, shard, collective };
+  enum class Work : std::uint8_t { product, sum, shard, collective, main_loop };
+  /// What moves a shard: a copy engine, send and receive kernels, or the thread blocks of the product.
+  enum class Mover : std::uint8_t { copy_engine, kernels, product };
   Work work = Work::product;
-  std::uint32_t step = 0;      ///< of several of the same work
-  gpu::SharedChain kernels;    ///< product, sum
-  bool beside = false;         ///< in a stream beside the products; shards always are
-  Bytes bytes = 0;             ///< shard: sent by a rank; collective: as nccl-tests counts
-  std::uint32_t to = 0;        ///< shard: rank r sends to rank (r + to) mod t
-  bool by_sms = false;         ///< shard: by SMs, not by copy engines
+  std::uint32_t step = 0;    ///< of several of the same work
+  gpu::SharedChain kernels;  ///< product, sum
+  bool beside = false;       ///< in a stream beside the products; shards always are
+  Bytes bytes = 0;           ///< shard: sent by a rank; collective: as nccl-tests counts
+  std::uint32_t to = 0;      ///< shard: rank r sends to rank (r + to) mod t
+  Mover mover = Mover::copy_engine;
+  double seconds = 0;          ///< main_loop: least time of tiles whose operands have just come
   std::uint32_t root = 0;      ///< collective: a reduce to this rank
   std::uint32_t sms = 0;       ///< most CTAs of a collective or of a shard by SMs; 0: NCCL's choice
   std::uint32_t launches = 1;  ///< by the host; 0: a part of a kernel that is launched already
@@ -103,6 +107,8 @@ struct ProductPlan {
   std::vector<Action> actions;
   collective::Operation operation = collective::Operation::all_gather;  ///< of actions that are collectives
   double kernels_s() const;  ///< products and sums of a rank, each alone on its GPU
+  /// The same without time for products and sums: the traffic alone.
+  ProductPlan traffic() const;
   /// Jobs with kernels: products and sums.
   std::uint32_t kernel_jobs() const;
 };

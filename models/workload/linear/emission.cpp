@@ -43,9 +43,14 @@ JobRef CoupledRanks::emit_shard(const Action& action, std::uint32_t rank, RankPr
   Rank& sender = *ranks_[rank];
   after.push_back(programs.launch(sender.number, action.launches));
   const JobLabel label = labels(action, false, false, rank);
-  if (!action.by_sms)
-    return programs.copy(sender.number, streams_.send, {{{*ranks_[to]->memory, action.bytes}}, request_.traffic_class},
-                         label, after);
+  if (action.mover != Action::Mover::kernels) {
+    execution::Copy copy{{{*ranks_[to]->memory, action.bytes}}, request_.traffic_class};
+    if (action.mover == Action::Mover::product)
+      copy.engine = transport::Engine::sm;
+    else
+      copy.start = Time::seconds(sender.gpu->datasheet().copy.engine_us * 1e-6);
+    return programs.copy(sender.number, streams_.send, std::move(copy), label, after);
+  }
   Communicator& communicator = pair(rank, to, action.sms);
   const execution::Exchange exchange{0, 1, 0, action.bytes};
   programs.receive(communicator, exchange, labels(action, false, false, to), ready);
@@ -93,6 +98,11 @@ void CoupledRanks::emit(const ProductPlan& plan, RankPrograms& programs, const L
         continue;
       }
       const std::uint32_t number = ranks_[r]->number;
+      if (action.work == Work::main_loop) {
+        done[r] = programs.delay(number, streams_.send, Time::seconds(action.seconds), labels(action, false, false, r),
+                                 waits_of(r));
+        continue;
+      }
       programs.wait_for(number, waits_of(r));
       programs.kernels(number, action.kernels, action.launches, labels(action, is_first, is_last, r));
       done[r] = programs.last(number);

@@ -75,6 +75,13 @@ JobRef RankPrograms::copy(std::uint32_t rank, std::size_t stream, execution::Cop
   return executor_.copy(r, r.stream(stream), std::move(copy), label, client_, after);
 }
 
+JobRef RankPrograms::delay(std::uint32_t rank, std::size_t stream, Time duration, const JobLabel& label,
+                           const std::vector<JobRef>& after) {
+  ++live_;
+  Rank& r = *ranks_[rank];
+  return executor_.delay(r, r.stream(stream), duration, label, client_, after);
+}
+
 std::vector<JobRef> RankPrograms::last_of(const Communicator& communicator) const {
   std::vector<JobRef> jobs;
   for (const Rank* rank : communicator.ranks()) jobs.push_back(states_[rank->number].last);

@@ -67,6 +67,9 @@ class RankPrograms {
   /// Messages from a rank's memory, in one of its streams.
   JobRef copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
               const std::vector<JobRef>& after);
+  /// A time in which a rank's stream does nothing.
+  JobRef delay(std::uint32_t rank, std::size_t stream, Time duration, const JobLabel& label,
+               const std::vector<JobRef>& after);
   /// The host launches so many kernels of a rank, after all that it launches so far.
   /// @return its job; none if the kernels were launched long ago
   JobRef launch(std::uint32_t rank, std::uint32_t kernels) { return take_host(rank, launch_time(kernels)); }

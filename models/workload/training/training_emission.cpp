@@ -216,6 +216,7 @@ void TrainingStep::emit_coupled(std::uint32_t p, std::uint32_t index, std::uint3
     group->emit(
         *step.coupled, programs_, [&](const linear::Action& action, bool is_first, bool is_last, std::uint32_t rank) {
           const Jobs::What what = action.work == Work::shard        ? Jobs::kShard
+                                  : action.work == Work::main_loop  ? Jobs::kMainLoop
                                   : action.work != Work::collective ? Jobs::kKernels
                                   : action.beside                   ? Jobs::kBeside
                                                                     : Jobs::kCollective;

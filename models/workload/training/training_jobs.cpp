@@ -178,6 +178,7 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kHostWait:
     case kAddGradient:
     case kNarrowShard:
+    case kMainLoop:
     case kKernels: return Recorded::never;
     case kCollective:
     case kLayerGather:

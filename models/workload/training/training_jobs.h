@@ -39,6 +39,7 @@ class TrainingJobs : public JobNamer {
     kCollective,  ///< of a step of a slot
     kBeside,      ///< the same, beside kernels
     kShard,       ///< of a coupled product, from another rank; its label has the rank to which it goes
+    kMainLoop,    ///< of the tiles of a fused product, until their results or after their operands: a delay
     kSend,        ///< of activations or their gradients
     kReceive,
     kGradients,        ///< reduction of a bucket
