@@ -290,6 +290,8 @@ class LayerTimer {
                       const std::optional<WeightFormat>& format, std::uint32_t groups = 1);
   DataType projection_type() const { return form().narrow ? form().narrow->dtype : model_.dtype; }
   /// The product of a training step.
+  /// Of a product in training: the clock, and the kernel that the recipe's scales need.
+  void set_kernel(gpu::GemmShape& shape) const;
   gpu::KernelTime steady_gemm(gpu::GemmShape shape);
   enum class Product : std::uint8_t { projection, wide };
   /// Gradients of C[m,n] = A[m,k] B[k,n].

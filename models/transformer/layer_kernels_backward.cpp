@@ -43,7 +43,7 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint6
     spec.n = width;
     spec.k = m;
     spec.groups = groups;
-    spec.steady = training_.has_value();
+    set_kernel(spec);
     set_gradient(spec);
     times.push_back(gpu::kernel_time(timer_.gpu(), spec));
     elements += static_cast<double>(width) * static_cast<double>(k) * groups;

@@ -61,8 +61,15 @@ Segment LayerTimer::transpose_hidden(std::uint64_t tokens) {
   return segment;
 }
 
-gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
+void LayerTimer::set_kernel(gpu::GemmShape& shape) const {
   shape.steady = training_.has_value();
+  // Only narrow products have fp8 operands in training.
+  const bool rowwise = form().narrow && form().narrow->recipe == ScalingRecipe::rowwise;
+  if (rowwise && shape.dtype == DataType::fp8) shape.gemm_library = gpu::GemmLibrary::rowwise;
+}
+
+gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
+  set_kernel(shape);
   return timer_.gemm(shape);
 }
 

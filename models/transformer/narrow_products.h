@@ -17,6 +17,11 @@
 // precision training": current, delayed and block scaling, MXFP8, NVFP4; pytorch/module/linear.py, layernorm_linear.py;
 // rowwise: pytorch/ao, torchao/float8).
 //
+// Products with rowwise run in kernels of their own (gpu/kernels/gemm.h). torchao narrows along rows and along columns from
+// the 16-bit numbers of all ranks, so gathers stay wide, also where PyTorch's asynchronous tensor parallelism could gather
+// narrow rows with their scales (torch/distributed/_symmetric_memory, fused_all_gather_scaled_matmul); its compiler fuses
+// products with the reduce-scatters after them (pytorch/pytorch pull request 149247), and with no gathers (issue 149990).
+//
 // Weights are narrowed once a step and stay narrow beside the 16-bit ones (TransformerEngine, is_first_microbatch), or
 // before each product (FSDP, whose gathered weights are freed).
 #pragma once

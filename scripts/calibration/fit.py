@@ -59,8 +59,9 @@ class Fit:
 def group_of(row: Row, kernels: list[dict]) -> str | None:
     op = kernels[-1]["op"]
     if op == "gemm":
-        # Steady load, synchronous calls and the kernels of experts differ from a burst in a graph and must not be fitted together with it.
-        other = kernels[-1].get("steady") or kernels[-1].get("launch") == "synchronous" or row["kind"] == "products of experts"
+        # Steady load, synchronous calls, row-wise kernels and those of experts differ from a burst in a graph and must not be fitted together with it.
+        last = kernels[-1]
+        other = last.get("steady") or last.get("launch") == "synchronous" or last.get("gemm_library") == "rowwise" or row["kind"] == "products of experts"
         return None if other else "gemm"
     return {"attention_prefill": "attention prefill", "attention_decode": "attention decode"}.get(op)
 

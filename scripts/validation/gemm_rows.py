@@ -8,7 +8,7 @@ Rules, by column:
                    operands again and again, until the GPU is at its power limit; DeepGEMM picks its own tiles, and its benchmark flushes L2
                    before every call. torch (LLMCompass) waits for each call. scripts/measure_gpu.py ("in turn") has five weights, too, and
                    leaves quantisation out
-  kind             gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32; products of experts: M
+  kind             product, one scale a row: a row-wise kernel; gradient of weights: a product alone, as it is written, or added to gradients in bf16 or fp32; products of experts: M
                    tokens, each with the experts that `config` says, drawn at random
   metric           time: seconds; TFLOPs, MAMF_max_TFLOPs: useful FLOPs over time
 """
@@ -30,8 +30,6 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     m, n, k = kernels.needed(row, "M", "N", "K")
     dtype = kernels.dtype_of(row)
-    if re.search("one scale a row", row["kind"]):
-        raise Unmapped("products with one scale a row are not modelled")
     gemm = {"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype} | _circumstances(row)
     experts = re.match(r"(\d+) experts, (\d+) a token", row["config"])
     if experts:
@@ -58,6 +56,8 @@ def _operation(row, dtype):
         return f"gemm {dtype}, groups"
     if re.match("products of experts", row["kind"]):
         return f"gemm {dtype}, experts"
+    if re.search("one scale a row", row["kind"]):
+        return f"gemm {dtype}, row-wise"
     return f"gemm {dtype}, added in {added[1]}" if added else f"gemm {dtype}"
 
 
@@ -68,7 +68,8 @@ def _circumstances(row):
         gradients = {"bf16": "bf16", "fp32": "tf32"}[added[1]] if added else row["dtype"]
         return {"weight_copies": kernels.SAME_OPERANDS, "accumulate": bool(added), "result_dtype": gradients}
     if re.search("rotated|in turn", library):
-        return {"weight_copies": ROTATED}
+        rowwise = {"gemm_library": "rowwise"} if re.search("one scale a row", row["kind"]) else {}
+        return {"weight_copies": ROTATED} | rowwise
     if re.search("DeepGEMM", library, re.IGNORECASE):
         return {"gemm_library": "deepgemm", "l2_flushed": True}
     if re.search("LLMCompass", row["system"]):

@@ -5,7 +5,8 @@ Rules, by column:
                    of one and two times that of 1F1B (Qi et al., arXiv 2401.10241). Software megatron_2023. bubble rate S: the same run.
                    The paper finds rates by the schedule from profiled times of slots and transfers, so bubble_planned_fraction is compared;
                    as some rates are 0, what they leave of 1.
-                   TP vanilla, TP async: FSDP with TP of torchtitan; async hides collectives behind products
+                   TP vanilla, TP async: FSDP with TP of torchtitan; async hides collectives behind products. fp8 rowwise, tensorwise: torchao's
+                   recipe
                    ... DualPipe: sums and kernels of a trace of DeepSeek-V3. Its dispatch and combine are rows of class fabric
   config           model, GPUs and batch, as printed; a row of bubble rates has the shape of the throughput row of its model
   metric           samples/s/GPU, tokens/s/GPU, bubble_rate
@@ -17,7 +18,7 @@ from dataclasses import replace
 from .experiment import Experiment
 from .rows import Row, Unmapped
 from .training_models import gpt, padded, shape_of
-from .training_stacks import AUTOGRAD
+from .training_stacks import AUTOGRAD, recipe_said
 from .training_steps import Step, experiment
 
 # sail-sg/zero-bubble-pipeline-parallelism, branch arxiv, examples/pretrain_zero_bubble.sh: one layer in each virtual stage.
@@ -79,6 +80,6 @@ def _tensor_parallel(row):
     step = Step(row=row, stack="torchtitan", software="torchtitan_compile", shape=shape, gpus=row.integer("n_gpus"), seq=seq,
                 global_batch=micro_batch * sharded, micro_batch=micro_batch, tp=tp, sequence_parallel=True, zero_stage=3,
                 recompute="full", tp_overlap="decomposed" if "async" in row["kind"] else "none", gemm="fp8" if "fp8" in row["kind"] else "bf16",
-                recipe="tensorwise" if "tensorwise" in row["kind"] else "", fp32_gradients=True, options=AUTOGRAD)
+                recipe=recipe_said(row["kind"]), fp32_gradients=True, options=AUTOGRAD)
     step = replace(step, recompute="full" if words[4].lower() == "full ac" else "selective")
     return experiment(step, lambda metrics: metrics["tokens_per_s_per_gpu"], row.scale(PER_SECOND))

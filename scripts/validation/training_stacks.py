@@ -29,6 +29,7 @@ from .training_steps import Step
 # "FP8-CS" scales tensors by their current maxima, "MX" blocks of 32
 PRECISIONS = {"fp16": "fp16", "bf16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 AUTOGRAD = {"keep_gathered": True}  # PyTorch keeps the gathered input of a linear, or gathers it once more as it recomputes the layer
+FP8_RECIPES = ((r"row.?wise", "rowwise"), (r"tensor.?wise", "tensorwise"), (r"block.?wise", "blockwise"))
 # Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
 PAX_SHARE = 8 / 24
@@ -36,16 +37,24 @@ PAX_SHARE = 8 / 24
 
 def gemm_of(row: Row) -> str:
     """@throws Unmapped for a number format that kind training lacks"""
-    gemm = PRECISIONS.get(row["precision"].lower())
+    gemm = PRECISIONS.get(re.sub(r"[ ,(]+(row|tensor|block).?wise.*", "", row["precision"].lower()))
     if gemm is None:
         raise Unmapped(f"precision '{row['precision']}' is none of {', '.join(PRECISIONS)}")
     return gemm
+
+
+def recipe_said(text: str) -> str:
+    """The recipe of fp8 that a text names; empty: none."""
+    return next((recipe for words, recipe in FP8_RECIPES if re.search(words, text, re.IGNORECASE)), "")
 
 
 def recipe_of(row: Row) -> str:
     """What has a scale of its own in fp8; empty: the default, delayed scales of tensors."""
     if gemm_of(row) != "fp8":
         return ""
+    said = recipe_said(row.text("precision", "model", "extra"))
+    if said:
+        return said
     current = row["precision"].lower() == "fp8-cs" or re.search(r"Megatron-Bridge|torchtitan", row["source"])
     return "tensorwise" if current else ""
 

@@ -45,6 +45,35 @@ BOOST_AUTO_TEST_CASE(waves_count_the_devices_own_sms) {
   BOOST_TEST(gemm_time(gpu, shape).seconds > 1.2 * before.seconds);
 }
 
+// Row-wise scales: tiles of 128 x 128 and no split of K, so that up to a wave of tiles takes the same time (H200,
+// validation/measured.csv: 23.3 us with 16 rows and 26.2 with 2048, of 1024 columns and a depth of 8192).
+BOOST_AUTO_TEST_CASE(row_wise_scales_have_one_tile) {
+  const GpuDatasheet gpu = gpu_datasheet("H200-SXM-141GB");
+  const auto time = [&](std::uint64_t m, std::uint64_t n, std::uint64_t k, GemmLibrary library) {
+    GemmShape shape{m, n, k, DataType::fp8, 1};
+    shape.gemm_library = library;
+    shape.weight_copies = 5;
+    return gemm_time(gpu, shape);
+  };
+  for (const std::uint64_t m : {16, 256, 2048, 8192}) {
+    const KernelTime rowwise = time(m, 1024, 8192, GemmLibrary::rowwise);
+    BOOST_TEST(rowwise.tile_m == 128u);
+    BOOST_TEST(rowwise.tile_n == 128u);
+    BOOST_TEST(rowwise.split_k == 1u);
+    BOOST_TEST(rowwise.seconds >= time(m, 1024, 8192, GemmLibrary::cublas).seconds);
+  }
+  const double few = time(16, 1024, 8192, GemmLibrary::rowwise).seconds;
+  BOOST_TEST(few == time(2048, 1024, 8192, GemmLibrary::rowwise).seconds, boost::test_tools::tolerance(0.2));
+  BOOST_TEST(few > 2 * time(16, 1024, 8192, GemmLibrary::cublas).seconds);
+  BOOST_CHECK_THROW(gemm_time(gpu,
+                              [] {
+                                GemmShape shape{16, 16, 16, DataType::bf16, 1};
+                                shape.gemm_library = GemmLibrary::rowwise;
+                                return shape;
+                              }()),
+                    std::domain_error);
+}
+
 BOOST_AUTO_TEST_CASE(few_rows_take_the_time_of_reading_the_weights) {
   for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S", "B200-SXM-180GB"}) {
     const GpuDatasheet gpu = gpu_datasheet(name);

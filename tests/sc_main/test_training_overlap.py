@@ -200,7 +200,10 @@ def test_libraries_with_priorities_of_their_own(keys, tmp_path):
     ({"tp_overlap": {"fc2_wgrad": "bulk"}}, "workload.tp_overlap.fc2_wgrad", "accepted: none, userbuffers"),
     ({"tp_overlap": "ring", "sequence_parallel": False}, "workload.tp_overlap", "needs sequence_parallel: true"),
     ({"tp_overlap": "pipelined", "seq_tokens": 4104}, "workload.tp_overlap", "4 pieces for tp 8, but a micro-batch of a rank has 4104 tokens"),
-    ({"tp_overlap": "ring", "precision": {"gemm": "fp8", "recipe": "rowwise"}}, "workload.tp_overlap", "needs a recipe of precision whose gathers are narrow"),
+    ({"tp_overlap": "ring", "precision": {"gemm": "fp8", "recipe": "rowwise"}}, "workload.tp_overlap",
+     "precision.recipe: rowwise narrows activations after their gather, so only words for reduce-scatters overlap"),
+    ({"tp_overlap": {"default": "decomposed", "fc1_fprop": "decomposed"}, "precision": {"gemm": "fp8", "recipe": "rowwise"}}, "workload.tp_overlap",
+     "fc1_fprop gathers activations that precision.recipe: rowwise narrows after their gather; accepted: none"),
     ({"tp_overlap": "userbuffers", "tp": 2, "placement": [0, 8]}, "workload.tp_overlap", "ranks 0 and 1 are in servers 0 and 1")])
 def test_refused(keys, where, what, tmp_path):
     servers = ["--set", "machine.groups.node.servers=2"] if "placement" in keys else []

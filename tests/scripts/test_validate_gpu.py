@@ -195,6 +195,13 @@ def test_rows_of_a_gpu_share_a_run_and_kernels(tmp_path):
     assert outcomes[4].predicted == pytest.approx(rate) and outcomes[4].error == pytest.approx(rate / 100 - 1)
 
 
+def test_products_with_a_scale_for_each_row_run_in_their_own_kernel():
+    base = GEMM | {"dtype": "fp8", "library": "torch scaled_mm, weights in turn, CUDA graph"}
+    row, tensor = (mapped(base | {"kind": f"product, one scale a {scale}"}) for scale in ("row", "tensor"))
+    assert only(row)["gemm_library"] == "rowwise" and "gemm_library" not in only(tensor)
+    assert row.operation == "gemm fp8, row-wise" and tensor.operation == "gemm fp8"
+
+
 def test_products_of_experts_touch_the_experts_that_some_token_has():
     base = GEMM | {"kind": "products of experts", "config": "128 experts, 8 a token", "library": "Triton, experts in turn"}
     assert only(mapped(base, M="1")).items() >= {"groups": 8, "m": 1, "weight_copies": 5}.items()

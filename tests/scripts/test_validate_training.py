@@ -161,6 +161,9 @@ def test_overlapped_tensor_parallelism_is_a_group_of_its_own():
     assert asked["precision"] == {"gradients": "fp32", "gemm": "fp8", "recipe": "tensorwise"} and asked["keep_gathered"]
     assert part(asked, "tp", "dp", "global_batch", "micro_batch") == {"tp": 8, "dp": 8, "global_batch": 96, "micro_batch": 12}
     assert mapped(columns | {"kind": "TP vanilla fp8 tensorwise"}).operation == "torchtitan fp8 tensorwise"
+    for kind, operation in (("TP vanilla fp8 rowwise", "torchtitan fp8 rowwise"), ("TP async fp8 row-wise", "torchtitan fp8 rowwise, TP overlap")):
+        rowwise = mapped(columns | {"kind": kind})
+        assert rowwise.operation == operation and rowwise.scenario["workload"]["precision"]["recipe"] == "rowwise"
 
 
 def test_a_layer_is_read_from_its_steps():

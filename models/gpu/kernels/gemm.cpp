@@ -25,6 +25,7 @@ constexpr std::array<Tile, 25> kTiles{
      {64, 16},   {16, 64},   {64, 32},   {32, 64},   {256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
      {128, 64},  {64, 128},  {64, 64},   {64, 32},   {32, 64},   {64, 16},   {16, 64}}};
 constexpr std::size_t kHopperTiles = 3, kCommonTiles = 13, kSmallTiles = 21;  // first tile of each group
+constexpr std::size_t kRowwiseTile = 15;                                      // 128 x 128
 constexpr std::array<std::uint32_t, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr double kStepBytes = 128;               // one pipeline step: 64 elements of two bytes
 constexpr std::uint64_t kLeastSplitDepth = 128;  // of K; a smaller split would spend most of its time in the prologue
@@ -202,10 +203,12 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
             0,
             0,
             {}};
+  if (!library_runs(gpu, shape))
+    throw std::domain_error(std::string(name_of(shape.gemm_library)) + " has no kernel for this product on " +
+                            gpu.name);
   p.sms = shape.most_sms > 0 ? std::min(shape.most_sms, gpu.sm.count) : gpu.sm.count;
   double rows = static_cast<double>(shape.groups) * static_cast<double>(shape.m);  // in memory
   if (shape.gemm_library == GemmLibrary::deepgemm) {
-    if (!deepgemm_runs(gpu, shape)) throw std::domain_error("DeepGEMM has no kernel for this product on " + gpu.name);
     std::uint64_t m = shape.m;
     if (shape.groups > 1) rows = m = deepgemm_row_tiles(shape.m, shape.groups) * kGroupRows;
     p.deepgemm = deepgemm_tile(m, shape.n, p.sms, shape.groups > 1);
@@ -233,9 +236,11 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
 
 }  // namespace
 
-bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape) {
+bool library_runs(const GpuDatasheet& gpu, const GemmShape& shape) {
+  if (shape.gemm_library == GemmLibrary::cublas) return true;
   const bool narrow_weights = shape.weight_bytes > 0 && shape.weight_bytes < bytes_of(shape.dtype);
-  return gpu.architecture == "hopper" && shape.dtype == DataType::fp8 && !narrow_weights;
+  if (shape.dtype != DataType::fp8 || narrow_weights) return false;
+  return shape.gemm_library == GemmLibrary::rowwise || gpu.architecture == "hopper";
 }
 
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
@@ -250,7 +255,10 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     const std::uint64_t row_tiles = shape.groups > 1 ? deepgemm_row_tiles(shape.m, shape.groups) : rows;
     try_tile(p, tile, rows, columns, row_tiles * columns, 0, best);
   }
-  const Menu menu = p.deepgemm ? Menu{0, 0} : menu_of(gpu, p.widening_cycles > 0);
+  const bool rowwise = shape.gemm_library == GemmLibrary::rowwise;
+  const Menu menu = p.deepgemm ? Menu{0, 0}
+                    : rowwise  ? Menu{kRowwiseTile, kRowwiseTile + 1}
+                               : menu_of(gpu, p.widening_cycles > 0);
   for (std::size_t i = menu.begin; i < menu.end; ++i) {
     const Tile tile = kTiles[i];
     if (p.widening_cycles > 0 && tile.m > most_rows(gpu)) continue;
@@ -258,7 +266,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
     const std::uint64_t tiles = rows * columns * shape.groups;
     for (std::size_t place = 0; place < kSplits.size(); ++place) {
       const std::uint32_t split = kSplits[place];
-      if (split > 1 && (shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms)) break;
+      if (split > 1 && (rowwise || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms)) break;
       try_tile(p, tile, rows, columns, tiles, place, best);
     }
   }

@@ -7,6 +7,12 @@
 // efficiency falls with the time that the tensor cores are busy, because of the power limit: eta(t) = sustained +
 // (burst - sustained) / (1 + t / throttle), and t x eta(t) is the work.
 //
+// Products whose operands have a scale for each row run in kernels of their own: in cuBLAS from 12.9 on, before that in
+// CUTLASS (PyTorch, aten/src/ATen/native/cuda/RowwiseScaledMM.cu). Both have tiles of 128 x 128 and a step of 128 for all
+// but the smallest products, and do not split K. On an H200, one wave of such tiles takes the same time with 16 rows as
+// with 2048 (validation/measured.csv), up to three times that of a product with one scale for a tensor; from 1024 rows on,
+// both kinds of product are equally fast within 8 %.
+//
 // A product that is added to C reads C where it writes its result, so the result's bytes count twice. On an H200, a sum
 // in fp32 took longer than a result in 16 bits by about the time of 6 bytes for each number at 4.6 TB/s, whatever the
 // product's depth (validation/measured.csv). This is the rate of epilogue_bytes_per_clock, fitted to other rows.
@@ -35,8 +41,10 @@ namespace railyard::gpu {
 enum class GemmLibrary : std::uint8_t {
   cublas,    ///< the fastest of its tiles and splits of K
   deepgemm,  ///< DeepGEMM's tiles (deepgemm.h); fp8 on Hopper. Groups differ in size: m is their mean
+  /// fp8 operands with a scale for each row of A and column of B (PyTorch's torch._scaled_mm): one tile, K is not split.
+  rowwise,
 };
-constexpr std::array<const char*, 2> kGemmLibraryNames{"cublas", "deepgemm"};
+constexpr std::array<const char*, 3> kGemmLibraryNames{"cublas", "deepgemm", "rowwise"};
 constexpr const char* name_of(GemmLibrary library) { return kGemmLibraryNames[static_cast<std::size_t>(library)]; }
 
 /// A library for products of fp8 weights that have a scale for each block of 128 x 128.
@@ -73,8 +81,8 @@ struct GemmShape {
   }
 };
 
-/// True if DeepGEMM has a kernel that this model knows: fp8 operands on Hopper.
-bool deepgemm_runs(const GpuDatasheet& gpu, const GemmShape& shape);
+/// True if the library has a kernel that this model knows: deepgemm for fp8 operands on Hopper, rowwise for fp8.
+bool library_runs(const GpuDatasheet& gpu, const GemmShape& shape);
 
 /// Operands are read from HBM once, except weights that are still in L2. The part of A and B by which the working set
 /// of a wave exceeds L2 is read again.

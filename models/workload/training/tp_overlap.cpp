@@ -52,6 +52,17 @@ OverlapWord TpOverlap::word(LinearUse use) const {
   return words_[product] == OverlapWord::userbuffers ? of_userbuffers(use) : words_[product];
 }
 
+bool TpOverlap::gathers(std::size_t product) const {
+  const LinearUse use = use_of(product);
+  const bool column = transformer::is_column_parallel(use.linear);
+  return method(use).has_value() && use.product == (column ? Product::fprop : Product::dgrad);
+}
+
+void TpOverlap::drop_gathers() {
+  for (std::size_t p = 0; p < kProducts; ++p)
+    if (gathers(p)) words_[p] = OverlapWord::none;
+}
+
 std::optional<linear::Method> TpOverlap::method(LinearUse use) const {
   switch (word(use)) {
     case OverlapWord::ring: return linear::Method::ring;

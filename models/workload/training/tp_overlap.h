@@ -45,6 +45,11 @@ class TpOverlap {
   void set(std::size_t product, OverlapWord word) { words_[product] = word; }
   /// SMs of the collectives of a product with pipelined or bulk.
   void set_comm_sms(std::size_t product, std::uint32_t sms) { comm_sms_[product] = sms; }
+  /// Whether the product's method divides the gather of its operand.
+  bool gathers(std::size_t product) const;
+  /// Products whose operand is gathered before it run after the gather. Row-wise fp8 needs this: PyTorch fuses a product
+  /// only with a gather of its narrow operand, and torchao narrows after the gather (pytorch/pytorch issue 149990).
+  void drop_gathers();
   /// Never userbuffers: its method.
   OverlapWord word(transformer::LinearUse use) const;
   /// How the product and the collective before or after it run; none: one after the other.

@@ -158,9 +158,11 @@ KernelKeys::KernelKeys() {
           "in L2")
       .fallback("0");
   one("accumulate", kGemm, of_kernel(&KernelSpec::accumulate), "gemm: the product is added to what the result holds");
-  words<GemmLibrary>("gemm_library", kGemm, of_kernel(&KernelSpec::gemm_library), words_of(kGemmLibraryNames),
-                     "gemm: whose kernel runs. cublas: the fastest tile and split of K; deepgemm: DeepGEMM's choice, "
-                     "for fp8 on Hopper; groups differ in size, m is their mean")
+  words<GemmLibrary>(
+      "gemm_library", kGemm, of_kernel(&KernelSpec::gemm_library), words_of(kGemmLibraryNames),
+      "gemm: whose kernel runs. cublas: the fastest tile and split of K; deepgemm: DeepGEMM's choice, "
+      "for fp8 on Hopper; groups differ in size, m is their mean; rowwise: fp8 with a scale for each row, "
+      "in tiles of 128 x 128")
       .fallback(name_of(otherwise.gemm_library));
   one("l2_flushed", kGemm, of_kernel(&KernelSpec::l2_flushed),
       "gemm: a benchmark wrote over all of L2 before the kernel, so part of what the kernel displaces goes to HBM");
@@ -269,10 +271,12 @@ void check_type(const KernelSpec& k, const std::string& path, const platforms::M
   for (const platforms::GroupSpec& group : machine.groups) {
     if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(k.dtype)] <= 0)
       refuse_workload(source, path + ".dtype", no_tensor_rate(group.gpu, k.dtype));
-    if (k.gemm_library == gpu::GemmLibrary::deepgemm && !deepgemm_runs(group.gpu, k))
+    if (!gpu::library_runs(group.gpu, k))
       refuse_workload(source, path + ".gemm_library",
-                      "deepgemm is known for fp8 on Hopper; this is " + std::string(name_of(k.dtype)) + " on " +
-                          group.gpu.architecture + " (" + group.gpu.name + "); accepted here: cublas");
+                      std::string(name_of(k.gemm_library)) + " is known for fp8" +
+                          (k.gemm_library == gpu::GemmLibrary::deepgemm ? " on Hopper" : "") + "; this is " +
+                          std::string(name_of(k.dtype)) + " on " + group.gpu.architecture + " (" + group.gpu.name +
+                          "); accepted here: cublas");
   }
 }
 

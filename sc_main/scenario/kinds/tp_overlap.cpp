@@ -116,8 +116,17 @@ void resolve_tp_overlap(workload::training::TrainingSpec& spec, const std::optio
   if (!spec.tp_overlap.any()) return;
   const auto refuse = [&](const std::string& text) { refuse_workload(source, "tp_overlap", text); };
   if (!spec.sequence_parallel) refuse("needs sequence_parallel: true");
-  if (spec.form.narrow && !spec.form.narrow->gathers_narrow())
-    refuse("needs a recipe of precision whose gathers are narrow, but activations are narrowed after their gather");
+  if (spec.form.narrow && !spec.form.narrow->gathers_narrow()) {
+    for (std::size_t p = 0; p < TpOverlap::kProducts; ++p)
+      if (spec.tp_overlap.gathers(p) && value_at(source.root, "workload.tp_overlap." + TpOverlap::name_of(p)))
+        refuse(TpOverlap::name_of(p) + " gathers activations that precision.recipe: " +
+               std::string(name_of(spec.form.narrow->recipe)) + " narrows after their gather; accepted: none");
+    spec.tp_overlap.drop_gathers();
+    if (!spec.tp_overlap.any())
+      refuse("precision.recipe: " + std::string(name_of(spec.form.narrow->recipe)) +
+             " narrows activations after their gather, so only words for reduce-scatters overlap; accepted: none, "
+             "pipelined, decomposed, fused, userbuffers");
+  }
   const std::uint64_t pieces = std::uint64_t{TpOverlap::kOptions.splits} * spec.tp(), tokens = spec.rank_tokens();
   if (spec.tp_overlap.uses(OverlapWord::pipelined) && tokens % pieces != 0)
     refuse("pipelined needs tokens in " + std::to_string(TpOverlap::kOptions.splits) + " pieces for tp " +
