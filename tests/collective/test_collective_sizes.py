@@ -3,11 +3,16 @@ have been forced is much faster than the chosen one, and large ones reach what t
 
 import concurrent.futures
 import re
+import sys
 from typing import NamedTuple
 
 import pytest
 
-from platform_runs import ROOT, rows, run, succeed
+from platform_runs import BIN, ROOT, rows, run, succeed
+
+sys.path.insert(0, str(ROOT / "scripts" / "studies"))
+
+import collective_properties  # noqa: E402
 
 SIZES = [4096 << k for k in range(0, 16)]  # 4 KiB to 128 MiB: gathers over servers still change protocol at 64 MiB
 FEWER = {"all_reduce": SIZES[:14], "all_to_all": SIZES[:14:2]}  # to 32 MiB
@@ -72,7 +77,7 @@ def points(machine, tmp_path, op, algorithm, sizes):
 
 
 def unplanned_us(machine, op, point):
-    """What NCCL does not know of the time of what it chose. Bytes of LL count double between two CPUs: at most half of the time."""
+    """What NCCL does not know of the time of what it chose. Lines of LL are polled in host memory: at most half of the time."""
     if machine.platform == "plx_box" and point.protocol == "ll":
         return point.time_us / 2
     if (point.algorithm, point.protocol) != ("ring", "ll") or "B200" not in machine.gpu or machine.servers > 1:
@@ -96,6 +101,14 @@ def test_time_grows_and_the_choice_is_good(name, op, tmp_path):
     for algorithm, forced in runs.items():
         for size in sizes if forced else []:
             assert planned[size] <= forced[size].time_us * MOST_BEHIND, f"{size} bytes: {chosen[size]}, {algorithm} {forced[size]}"
+
+
+@pytest.mark.parametrize("machine, op", [(("plx_box", "RTX-4090", 1, 4), "broadcast"), (("plx_box", "RTX-4090", 1, 4), "all_reduce"),
+                                         (("dgx_a100", "A100-SXM4-80GB", 2, 4), "all_gather")])
+def test_properties_hold_of_a_sample_of_machines(machine, op, tmp_path):
+    chosen = collective_properties.times(tmp_path, BIN, machine, op)
+    forced = {name: collective_properties.times(tmp_path, BIN, machine, op, name) for name in collective_properties.OPERATIONS[op]}
+    assert list(collective_properties.violations(chosen, forced)) == []
 
 
 def test_fewer_links_do_not_make_larger_in_switch_collectives_slower(tmp_path):
