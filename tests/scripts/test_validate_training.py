@@ -120,7 +120,7 @@ def test_torchtitan_has_the_memory_and_the_power_limit_that_its_rows_name():
     assert changes == {"hbm": {"capacity_gb": 96, "visible_gb": 96, "gb_per_s": 2400}, "sm": {"power_limit_w": 500}}
     asked = one.scenario["workload"]
     assert part(asked, "software", "global_batch", "zero_stage") == {"software": "torchtitan", "global_batch": 256, "zero_stage": 3}
-    assert part(asked, "recompute") == {"recompute": {"method": "block", "layers": 16}}
+    assert part(asked, "recompute") == {"recompute": "selective"}
     assert workload(TITAN, model="Llama3.1 8B FSDP+compile")["software"] == "torchtitan_compile"
     long = workload(TITAN, model="Llama3.1 8B FSDP4 CP2", n_gpus="8", mbs="1", cp="2", precision="fp8")
     assert part(long, "software", "cp", "dp", "global_batch", "recompute") == {
