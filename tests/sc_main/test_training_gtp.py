@@ -124,7 +124,13 @@ def test_each_gather_finds_its_maximum(tmp_path):
     maxima = {name: row for name, row in found[0].items() if name.startswith("GTP_AR")}
     gathers = [name for name in found[0] if name.startswith("GTP_AG_Layer")]
     assert set(maxima) == {name.replace("_AG_", "_AR_") for name in gathers} and len(gathers) > 0
-    assert not any(name.startswith("GTP_AR") for name in found[1])
+    # Once a step: one all-reduce for all matrices of a rank, between the optimizer and the cast.
+    of_step = {name: row for name, row in found[1].items() if name.startswith("GTP_AR")}
+    jobs = {row["name"]: row for row in rows(once / "jobs.csv")}
+    assert of_step and all(name.startswith("GTP_AR_Maxima_") for name in of_step)
+    for name, row in of_step.items():
+        place = name.removeprefix("GTP_AR_Maxima_")
+        assert float(jobs[f"Adam_{place}"]["end_s"]) <= float(row["start_s"]) <= float(row["end_s"]) <= float(jobs[f"GTP_Cast_{place}"]["start_s"])
     for name, row in maxima.items():
         assert int(row["bytes"]) == 4
         assert float(row["end_s"]) <= float(found[0][name.replace("_AR_", "_AG_")]["start_s"])
