@@ -12,12 +12,6 @@ std::uint32_t first_nic_at(const MachineSpec& spec, std::uint32_t branch) {
   return static_cast<std::uint32_t>(ceil_div(branch * spec.nics_per_server, branches_of(spec.board)));
 }
 
-std::uint32_t socket_of(const MachineSpec& spec, std::uint32_t slot) {
-  const std::uint32_t branch = slot / (spec.board.gpus / branches_of(spec.board));
-  if (spec.board.pcie_switches == 0) return branch;
-  return spec.uplink == Uplink::dual_root ? branch * spec.board.sockets / spec.board.pcie_switches : 0;
-}
-
 Machine::~Machine() {
   fabric_.set_router(nullptr);
   fabric_.watch_memories(nullptr);

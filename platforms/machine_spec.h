@@ -231,13 +231,17 @@ inline std::uint32_t number_in_whole(const MachineSpec& spec, std::uint32_t serv
   return spec.part ? spec.part->numbers[server] : server;
 }
 
-/// The socket to whose root complex a GPU is connected.
-std::uint32_t socket_of(const MachineSpec& spec, std::uint32_t slot);
-
 /// Number of branches of a server, to which GPUs and NICs connect: its PCIe switches, or its sockets if it has no PCIe
 /// switches. All branches have the same number of GPUs.
 inline std::uint32_t branches_of(const BoardDatasheet& board) {
   return board.pcie_switches != 0 ? board.pcie_switches : board.sockets;
+}
+
+/// The socket to whose root complex a GPU is connected. The scenario loader uses it, too, without the machine.
+inline std::uint32_t socket_of(const MachineSpec& spec, std::uint32_t slot) {
+  const std::uint32_t branch = slot / (spec.board.gpus / branches_of(spec.board));
+  if (spec.board.pcie_switches == 0) return branch;
+  return spec.uplink == Uplink::dual_root ? branch * spec.board.sockets / spec.board.pcie_switches : 0;
 }
 
 }  // namespace railyard::platforms
