@@ -57,7 +57,7 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   result.events = resolve_events(written.events, source);
   const Kind& kind = *written.workload.kind;
   if (!value_at(source.root, "fabric.fidelity")) result.fabric.fidelity = kind.fidelity;
-  result.machine = resolve_machine(written.machine, executable_platform, kind.groups, source);
+  result.machine = resolve_machine(written.machine, executable_platform, kind.groups, kind.gpus_alone, source);
   result.machine.seed = result.seed;
   ServedModel served;
   if (kind.runs_model) {

@@ -120,6 +120,23 @@ std::vector<std::uint32_t> spread_links(std::uint32_t links, const std::vector<s
   return planes;
 }
 
+/// @param gpu  of a group
+void check_form(const DatasheetName& gpu, const std::string& platform) {
+  const std::string form = gpu_form(gpu);
+  const auto holds = [&](const std::string& board) {
+    const std::vector<std::string> forms = board_forms(board);
+    return std::find(forms.begin(), forms.end(), form) != forms.end();
+  };
+  if (form.empty() || holds(platform)) return;
+  std::vector<std::string> others;
+  for (const std::string& board : shipped_datasheets("boards"))
+    if (holds(board)) others.push_back(board);
+  throw InputError(gpu.origin, gpu.key + ": " + gpu.name + " has the form " + form + "; " + platform + " holds " +
+                                   joined(board_forms(platform)) +
+                                   (others.empty() ? "; no machine holds it, only workload.kind: kernel runs on it"
+                                                   : "; machines that hold it: " + joined(others)));
+}
+
 void check_c2c(const MachineSpec& machine, const Source& source) {
   if (!machine.board.c2c) return;
   for (const GroupSpec& group : machine.groups) {
@@ -291,7 +308,7 @@ void derive_visible_memory(const std::vector<GroupSpec>& before, std::vector<Gro
 }  // namespace
 
 MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
-                            const std::vector<std::string>& roles, const Source& source) {
+                            const std::vector<std::string>& roles, bool gpus_alone, const Source& source) {
   MachineSpec machine = load_board(platform, written.machine);
   resolve_board(written, machine, source);
   for (const GroupSection& group : groups_for(written.groups, roles, source)) {
@@ -300,6 +317,7 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
     machine.groups.push_back(group);
     GroupSpec& made = machine.groups.back();
     made.gpu = load_gpu(gpu);
+    if (!gpus_alone) check_form(gpu, platform);
     if (made.gpu.nvlink.generation != 0) made.nvlink_protocol = load_nvlink_protocol(made.gpu.nvlink.generation, gpu);
   }
   resolve_plx(written, machine, source);

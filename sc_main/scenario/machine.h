@@ -10,7 +10,8 @@ namespace railyard::scenario {
 
 /// `roles`: the groups of GPUs that the workload uses, in its order; each has one server by default, and other groups
 /// are refused. Empty: any groups, in the order of the scenario, or one group called node.
+/// @param gpus_alone  the workload uses GPUs without their board, so a board need not hold them
 platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
-                                       const std::vector<std::string>& roles, const Source& source);
+                                       const std::vector<std::string>& roles, bool gpus_alone, const Source& source);
 
 }  // namespace railyard::scenario

@@ -62,7 +62,8 @@ def test_an_engine_names_the_library_of_block_scaled_products(tmp_path):
 
     def down_s(library, gpu):
         out = tmp_path / "out" / library / gpu
-        succeed("dgx_h100", path, "--set", f"workload.library={library}", "--set", f"machine.groups.node.gpu={gpu}", "--out", out, "--quiet")
+        platform = "dgx_b200" if gpu.startswith("B200") else "dgx_h100"
+        succeed(platform, path, "--set", f"workload.library={library}", "--set", f"machine.groups.node.gpu={gpu}", "--out", out, "--quiet")
         return summary(out)["metrics"]["time_s"]["mlp.down"]
 
     assert down_s("vllm", "H100-SXM5-80GB") > 1.05 * down_s("trtllm", "H100-SXM5-80GB")

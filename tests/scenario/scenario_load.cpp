@@ -2,6 +2,7 @@
 #define BOOST_TEST_MODULE scenario_load
 #include <boost/test/unit_test.hpp>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/scenario/scenario_support.h"
 #include "workload/inference/spec.h"
 
@@ -172,10 +173,11 @@ BOOST_AUTO_TEST_CASE(every_shipped_datasheet_loads) {
   const Scratch scratch;
   for (const auto& file : std::filesystem::directory_iterator(kSource + "/platforms/datasheets/gpus")) {
     const std::string name = file.path().stem().string();
-    const Scenario s = scratch.load_with({"machine.groups.prefill.gpu=" + name});
-    BOOST_TEST(s.machine.groups[0].gpu.name == name);
-    BOOST_TEST(!s.machine.groups[0].gpu.source.empty());
-    BOOST_TEST(s.machine.groups[0].gpu.sm.flop_per_clock[std::size_t(DataType::fp16)] > 0);
+    const gpu::GpuDatasheet gpu = scenario::load_gpu({name, "gpu", {}});
+    BOOST_TEST(gpu.name == name);
+    BOOST_TEST(!gpu.source.empty());
+    BOOST_TEST(gpu.sm.flop_per_clock[std::size_t(DataType::fp16)] > 0);
+    BOOST_TEST(!scenario::gpu_form({name, "gpu", {}}).empty());
   }
   for (const std::string name : {"pex89144", "pex88096", "pex8796"})
     BOOST_TEST(scratch.load_with({"machine.plx.datasheet=" + name}).machine.plx.hop_ns > 100);

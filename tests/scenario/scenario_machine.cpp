@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(another_capacity_shows_cuda_the_same_share_of_it) {
   const auto hbm = [](const std::string& overrides) {
     const std::string yaml =
         "machine: {groups: {node: {gpu: H100-SXM5-80GB}}, overrides: {gpu: {hbm: {" + overrides + "}}}}\n";
-    return machine_of(yaml).groups[0].gpu.hbm;
+    return machine_of(yaml, "dgx_h100").groups[0].gpu.hbm;
   };
   const auto plain = hbm("");
   BOOST_TEST(hbm("capacity_gb: 40").visible_gb == plain.visible_gb / 2);
@@ -124,8 +124,8 @@ BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
   const auto xdr = machine_of("machine: {nic: {datasheet: connectx8_xdr}}\n", "gb200_nvl72");
   BOOST_TEST((xdr.network == platforms::NetworkKind::single_switch));
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: B200-SXM-180GB}}}\n", "gb200_nvl72") ==
-             "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has no C2C link; gb200_nvl72 connects "
-             "GPUs and CPUs over C2C");
+             "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has the form sxm6; gb200_nvl72 holds "
+             "grace_blackwell; machines that hold it: dgx_b200");
   BOOST_TEST(
       refusal_of("machine: {nic: {per_server: 20}}\n", "gb200_nvl72") ==
       "s.yaml:1:29: error: machine.nic.per_server: 20 NICs cannot be divided evenly among the 18 trays of gb200_nvl72");
@@ -174,8 +174,24 @@ BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {
   same(planes("H100-SXM5-80GB", "hgx_h100_4gpu"), {6, 6, 6});
   BOOST_TEST(planes("A100-PCIe-80GB", "plx_box").empty());
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: L40S}}}\n", "hgx_a100_4gpu") ==
-             "s.yaml:1:32: error: machine.groups.node.gpu: L40S has 0 NVLinks to GPUs; hgx_a100_4gpu needs 3");
-  BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: A100-PCIe-80GB}}}\n", "dgx_a100") ==
-             "s.yaml:1:32: error: machine.groups.node.gpu: A100-PCIe-80GB has 0 NVLinks to switches; dgx_a100 has 6 "
-             "NVSwitches");
+             "s.yaml:1:32: error: machine.groups.node.gpu: L40S has the form pcie; hgx_a100_4gpu holds sxm2, sxm4; "
+             "machines that hold it: plx_box");
+  BOOST_TEST(
+      refusal_of("machine: {groups: {node: {gpu: A100-PCIe-80GB}}}\n", "dgx_a100") ==
+      "s.yaml:1:32: error: machine.groups.node.gpu: A100-PCIe-80GB has the form pcie; dgx_a100 holds sxm2, sxm4; "
+      "machines that hold it: plx_box");
+}
+
+BOOST_AUTO_TEST_CASE(a_board_holds_gpus_of_its_forms) {
+  const auto with = [](const std::string& gpu) { return "machine: {groups: {node: {gpu: " + gpu + "}}}\n"; };
+  BOOST_TEST(refusal_of(with("H100-SXM5-80GB")) ==
+             "s.yaml:1:32: error: machine.groups.node.gpu: H100-SXM5-80GB has the form sxm5; plx_box holds pcie; "
+             "machines that hold it: dgx_h100, hgx_h100_4gpu");
+  BOOST_TEST(refusal_of(with("MI300X"), "dgx_h100") ==
+             "s.yaml:1:32: error: machine.groups.node.gpu: MI300X has the form oam; dgx_h100 holds sxm5; no machine "
+             "holds it, only workload.kind: kernel runs on it");
+  for (const auto& [board, gpu] : {std::pair{"dgx_a100", "H100-SXM5-80GB"}, std::pair{"dgx_h100", "A100-SXM4-80GB"},
+                                   std::pair{"dgx_b200", "H100-SXM5-80GB"}, std::pair{"gb200_nvl72", "GH200-96GB"},
+                                   std::pair{"dgx_h100", "L40S"}, std::pair{"hgx_a100_4gpu", "H100-SXM5-80GB"}})
+    BOOST_TEST(refusal_of(with(gpu), board).find("has the form") != std::string::npos, board << " " << gpu);
 }

@@ -16,7 +16,7 @@ inline platforms::MachineSpec machine_of(const std::string& yaml, const std::str
   for (const scenario::Field& field : scenario::scenario_table().fields()) {
     if (field.key == "machine") field.store(field, &written, *source.root->find("machine")->value, "machine");
   }
-  return scenario::resolve_machine(written.machine, platform, roles, source);
+  return scenario::resolve_machine(written.machine, platform, roles, false, source);
 }
 
 }  // namespace railyard::test

@@ -8,11 +8,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/datasheets/embedded.h"
 #include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/datasheets/gpu_record.h"
 #include "sc_main/scenario/datasheets/machine_records.h"
 #include "sc_main/scenario/datasheets/software_record.h"
+#include "sc_main/scenario/table/lists.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -28,6 +31,9 @@ struct Sheet {
 };
 
 constexpr std::size_t kLongestDatasheet = 1u << 20;
+/// Cards, NVIDIA's modules by socket, AMD's modules, and GPUs on one board with their CPU.
+constexpr std::array<const char*, 8> kGpuForms{"pcie", "sxm2", "sxm4",         "sxm5",
+                                               "sxm6", "oam",  "grace_hopper", "grace_blackwell"};
 
 Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   const std::string& name = which.name;
@@ -234,9 +240,32 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
             "source of the fitted constants")
       .is_required = !is_follower;
   record.add("family", &GpuDatasheet::family, "the device from which the fitted constants are taken");
+  record.custom(
+      "form", "form factor; without it, the GPU fits every board", "word",
+      [] {
+        return nlohmann::json{{"enum", kGpuForms}};
+      },
+      [](GpuDatasheet&, const Node& node, const std::string& path) {
+        Field field;
+        field.choices = words_of(kGpuForms);
+        read_choice(field, node, path);
+      });
   sheet.source = read_sheet(whole, record, sheet);
   sheet.name = std::filesystem::path(which.name).stem().string();
   return sheet;
+}
+
+std::string gpu_form(const DatasheetName& which) {
+  const Entry* const form = open_gpu(which, gpu_record().fields()).root->find("form");
+  return form ? form->value->text : "";
+}
+
+std::vector<std::string> board_forms(const std::string& platform) {
+  std::vector<std::string> forms;
+  const Sheet sheet = open_sheet("boards", DatasheetName{platform, "platform", Origin{}});
+  for (const std::size_t form : read_choices(kGpuForms, *sheet.root->find("gpu_forms")->value, "gpu_forms"))
+    forms.emplace_back(kGpuForms[form]);
+  return forms;
 }
 
 NicDatasheet load_nic(const DatasheetName& which) {
@@ -298,6 +327,14 @@ workload::training::Software load_software(const DatasheetName& which) {
 
 MachineSpec load_board(const std::string& platform, MachineSpec machine) {
   Record<MachineSpec> record;
+  record
+      .custom(
+          "gpu_forms", "form factors of GPUs that the board holds", "list of words",
+          [] {
+            return list_schema({{"enum", kGpuForms}});
+          },
+          [](MachineSpec&, const Node& node, const std::string& path) { read_choices(kGpuForms, node, path); })
+      .required();
   record.nested("board", &MachineSpec::board, board_record(), "parts of a server").required();
   record.nested("gpu_pcie", &MachineSpec::gpu_pcie, pcie_link_record(), "link between a GPU and its PCIe switch");
   record.nested("nvlink", &MachineSpec::nvlink, link_record(), "one NVLink");

@@ -24,6 +24,10 @@ struct DatasheetName {
 constexpr double kLongestHostUs = 60e6;
 
 gpu::GpuDatasheet load_gpu(const DatasheetName& which);
+/// The form factor of a GPU ("sxm5"); "": its datasheet does not say, so it fits every board.
+std::string gpu_form(const DatasheetName& which);
+/// The form factors that a board holds.
+std::vector<std::string> board_forms(const std::string& platform);
 platforms::NicDatasheet load_nic(const DatasheetName& which);
 platforms::IbSwitchDatasheet load_ib_switch(const DatasheetName& which);
 /// The protocol of a GPU's NVLink generation; errors refer to the GPU's name.

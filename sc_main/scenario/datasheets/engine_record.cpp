@@ -39,15 +39,6 @@ std::vector<Form<std::optional<PullKernel>>> kernel_forms() {
           {"push", {}, [](std::optional<PullKernel>& kernel) { return &kernel; }}};
 }
 
-/// The places in `names` of a list of these words.
-template <class Names>
-std::vector<std::size_t> read_choices(const Names& names, const Node& node, const std::string& path) {
-  Field word;
-  word.choices = words_of(names);
-  return read_list<std::size_t>(
-      node, path, [&](const Node& item, const std::string& its_path) { return read_choice(word, item, its_path); });
-}
-
 Record<EagerCall> eager_call_record() {
   constexpr double kMostUs = 1e6;
   Record<EagerCall> r;
@@ -82,7 +73,7 @@ Record<gpu::BlockScaledProducts> block_scaled_record() {
   using P = gpu::BlockScaledProducts;
   Record<P> r;
   add_architectures(r).required();
-  r.choice("library", &P::library, words_of(gpu::kGemmLibraryNames), "whose kernel runs").required();
+  r.choice("library", &P::library, {"cublas", "deepgemm"}, "whose kernel runs").required();
   r.add("columns", &P::columns, "n must be a multiple of this; other products run in cuBLAS").range(1, kMostMultiple);
   r.add("depth", &P::depth, "k must be a multiple of this; other products run in cuBLAS").range(1, kMostMultiple);
   r.add("experts_from_tokens", &P::experts_from_tokens,

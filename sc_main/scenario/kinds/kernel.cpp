@@ -371,6 +371,10 @@ KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
 
 }  // namespace
 
-Kind kernel_kind() { return kind_of("kernel", kernel_record(), resolve); }
+Kind kernel_kind() {
+  Kind kind = kind_of("kernel", kernel_record(), resolve);
+  kind.gpus_alone = true;
+  return kind;
+}
 
 }  // namespace railyard::scenario

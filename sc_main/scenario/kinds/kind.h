@@ -33,6 +33,7 @@ struct Kind {
   std::vector<std::string> groups;       ///< groups of the machine on which the workload runs; none: any groups
   bool runs_model = false;
   transport::Fidelity fidelity = transport::Fidelity::train;  ///< default of fabric.fidelity
+  bool gpus_alone = false;  ///< uses nothing of the machine but its GPUs, each alone, so any board will do
   Fields fields;
   std::function<std::shared_ptr<void>()> section;  ///< creates a section that the fields fill
   /// Converts the section to a spec. @throws InputError

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "sc_main/scenario/table/record.h"
+#include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 
@@ -25,6 +26,15 @@ std::vector<Value> read_list(const Node& node, const std::string& path, const Re
   std::vector<Value> values;
   for (const NodePtr& item : node.items) values.push_back(read(*item, path + "." + std::to_string(values.size())));
   return values;
+}
+
+/// The places in `names` of a list of these words.
+template <class Names>
+std::vector<std::size_t> read_choices(const Names& names, const Node& node, const std::string& path) {
+  Field word;
+  word.choices = words_of(names);
+  return read_list<std::size_t>(
+      node, path, [&](const Node& item, const std::string& its_path) { return read_choice(word, item, its_path); });
 }
 
 }  // namespace railyard::scenario
