@@ -60,7 +60,7 @@ class TraceExport : private execution::JobListener, private collective::CauseLis
   void on_waited_for_peer(const execution::Job&, const execution::Job&) override {}
   void on_reached(const void* owner, std::uint32_t gate) override;
   void on_passed(const void* owner, std::uint32_t gate) override;
-  void on_arrived() override { causes_.clear(); }
+  void on_arrived(std::optional<std::uint32_t>) override { causes_.clear(); }
   void on_measure_begun(const char*, std::uint32_t) override {}
   void on_measured(const char*, std::uint32_t, std::uint32_t) override {}
   void on_entered(const collective::Collective&, std::uint32_t) override {}

@@ -14,12 +14,13 @@ namespace {
 using transport::CostKind;
 using Measure = probe::CriticalPath::Measure;
 
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 /// The table leaves out what is less of a metric than this.
 constexpr double kLeastShown = 0.001;
 /// In the table.
 constexpr std::array<const char*, transport::kCostKinds> kLabels{"kernels",
                                                                  "kernel slow-down by contention",
+                                                                 "slow GPUs",
                                                                  "collectives waiting for SMs",
                                                                  "collective protocol steps",
                                                                  "DMA engines and copy rates",
@@ -54,24 +55,43 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
     group->rows.push_back(row);
     group_of[&links_[row].counters()] = static_cast<std::size_t>(group - groups_.begin());
   }
-  frees_ = {kTrafficClasses.size(), groups_.size()};
-  path_.emplace(simulation.fabric(), frees_, std::move(group_of));
+  probe::CriticalPath::Stragglers stragglers;
+  for (const MachineEvent& event : simulation.scenario().events) {
+    if (event.kind != MachineEvent::Kind::slow_gpu) continue;
+    for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) {
+      const gpu::Gpu& gpu = simulation.machine().gpu(GpuId(g));
+      if (event.name == gpu.name() && stragglers.emplace(&gpu, stragglers_.size()).second)
+        stragglers_.push_back(event.name);
+    }
+  }
+  frees_ = {kTrafficClasses.size(), groups_.size(), stragglers_.size()};
+  path_.emplace(simulation.fabric(), frees_, std::move(group_of), std::move(stragglers));
   simulation.workload().executor().follow(*path_, *path_);
+}
+
+void Why::add_without(Value& row, const Measure& measure, std::size_t free) const {
+  row["without_s"] = Value();
+  if (measure.if_free.empty()) {
+    row["without_s"] = 0.0;
+  } else if (measure.predicts(free)) {
+    row["without_s"] = measure.if_free[free] / static_cast<double>(measure.count);
+  } else {
+    row["not_predicted"] = "arrivals";
+  }
 }
 
 Value Why::result(const Measure& measure) const {
   const double n = static_cast<double>(std::max<std::uint64_t>(1, measure.count));
-  const auto of = [&](CostKind kind, std::uint8_t which, const transport::PortCounters* port) {
+  const auto of = [&](CostKind kind, std::uint32_t which, const transport::PortCounters* port) {
     const auto found = measure.cost_seconds.find({kind, which, port});
     return found == measure.cost_seconds.end() ? 0.0 : found->second / n;
   };
-  const auto free = [&](std::size_t number) { return measure.if_free.empty() ? 0.0 : measure.if_free[number] / n; };
 
   // In the order of the table of links, so that sums do not depend on where ports lie in memory.
   std::array<std::array<double, transport::kCostKinds>, kTrafficClasses.size()> by_class{};
   std::vector<double> wire(links_.size()), queue(links_.size()), engine(links_.size());
   for (std::size_t c = 0; c < by_class.size(); ++c) {
-    const auto which = static_cast<std::uint8_t>(c);
+    const auto which = static_cast<std::uint32_t>(c);
     for (std::size_t row = 0; row < links_.size(); ++row) {
       const double bytes = of(CostKind::wire, which, &links_[row].counters()),
                    waits = of(CostKind::queue, which, &links_[row].counters());
@@ -99,11 +119,15 @@ Value Why::result(const Measure& measure) const {
       for (const auto& costs : by_class) path_s += costs[k];
     } else if (kind == CostKind::kernel) {
       for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
-        path_s += of(kind, static_cast<std::uint8_t>(limit), nullptr);
+        path_s += of(kind, static_cast<std::uint32_t>(limit), nullptr);
+    } else if (kind == CostKind::straggler) {
+      for (std::size_t gpu = 0; gpu < stragglers_.size(); ++gpu)
+        path_s += of(kind, static_cast<std::uint32_t>(gpu), nullptr);
     } else {
       path_s = of(kind, 0, nullptr);
     }
-    Value row{{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}, {"without_s", free(k)}};
+    Value row{{"cost", transport::kCostKindNames[k]}, {"path_s", path_s}};
+    add_without(row, measure, k);
     const auto most = std::max_element(engine.begin(), engine.end());
     if (kind == CostKind::engine && most != engine.end() && *most > 0) {
       const LinkRow& worst = links_[static_cast<std::size_t>(most - engine.begin())];
@@ -114,10 +138,18 @@ Value Why::result(const Measure& measure) const {
     r["costs"].push_back(std::move(row));
   }
   r["kernels"] = Value::empty_list();
-  for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit)
-    r["kernels"].push_back({{"limit", gpu::kKernelLimitNames[limit]},
-                            {"path_s", of(CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr)},
-                            {"without_s", free(frees_.of_resource(limit))}});
+  for (std::size_t limit = 0; limit < gpu::kKernelLimitNames.size(); ++limit) {
+    Value row{{"limit", gpu::kKernelLimitNames[limit]},
+              {"path_s", of(CostKind::kernel, static_cast<std::uint32_t>(limit), nullptr)}};
+    add_without(row, measure, frees_.of_resource(limit));
+    r["kernels"].push_back(std::move(row));
+  }
+  r["stragglers"] = Value::empty_list();
+  for (std::size_t gpu = 0; gpu < stragglers_.size(); ++gpu) {
+    Value row{{"gpu", stragglers_[gpu]}, {"path_s", of(CostKind::straggler, static_cast<std::uint32_t>(gpu), nullptr)}};
+    add_without(row, measure, frees_.of_straggler(gpu));
+    r["stragglers"].push_back(std::move(row));
+  }
   r["classes"] = Value::empty_list();
   for (const TrafficClass traffic_class : simulation_.workload().classes()) {
     const std::size_t c = number(traffic_class);
@@ -129,7 +161,7 @@ Value Why::result(const Measure& measure) const {
       path_s += seconds;
     }
     row["path_s"] = path_s;
-    row["without_s"] = free(frees_.of_class(c));
+    add_without(row, measure, frees_.of_class(c));
     r["classes"].push_back(row);
   }
   r["links"] = Value::empty_list();
@@ -144,15 +176,14 @@ Value Why::result(const Measure& measure) const {
       worst = &links_[row];
     }
     if (worst == nullptr) continue;
-    r["links"].push_back({{"links", groups_[g].kind},
-                          {"directions", groups_[g].rows.size()},
-                          {"path_s", bytes + waits},
-                          {"wire_s", bytes},
-                          {"queue_s", waits},
-                          {"without_s", free(frees_.of_group(g))},
-                          {"worst_link", worst->name},
-                          {"worst_link_direction", worst->direction},
-                          {"worst_link_s", most}});
+    Value row{{"links", groups_[g].kind},
+              {"directions", groups_[g].rows.size()},
+              {"path_s", bytes + waits},
+              {"wire_s", bytes},
+              {"queue_s", waits}};
+    add_without(row, measure, frees_.of_group(g));
+    row.append({{"worst_link", worst->name}, {"worst_link_direction", worst->direction}, {"worst_link_s", most}});
+    r["links"].push_back(std::move(row));
   }
   return r;
 }
@@ -181,24 +212,27 @@ std::string Why::table(const Value& results) {
     const std::string title = title_of(path["metric"].text());
     text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean),
                         (title == "the run" ? "run" : title) + " without it");
-    const auto line = [&](const std::string& label, const Value& path_s, const Value& without_s,
-                          const std::string& note = {}) {
-      const double seconds = path_s.real();
+    bool lacks_some = false;
+    const auto line = [&](const std::string& label, const Value& row, const std::string& note = {}) {
+      const double seconds = row["path_s"].real();
       if (seconds < kLeastShown * mean) return;
+      const Value& without = row["without_s"];
+      lacks_some = lacks_some || without.is_nothing();
       text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
-                          duration_text(without_s.real()), note);
+                          without.is_nothing() ? "not predicted" : duration_text(without.real()), note);
     };
     for (std::size_t k = 0; k < transport::kCostKinds; ++k) {
       const Value& cost = path["costs"].items()[k];
-      line(kLabels[k], cost["path_s"], cost["without_s"], most_at(cost));
-      if (k != static_cast<std::size_t>(CostKind::kernel)) continue;
-      for (const Value& kernel : path["kernels"].items())
-        line("  bound by " + kernel["limit"].text(), kernel["path_s"], kernel["without_s"]);
+      line(kLabels[k], cost, most_at(cost));
+      if (k == static_cast<std::size_t>(CostKind::kernel))
+        for (const Value& kernel : path["kernels"].items()) line("  bound by " + kernel["limit"].text(), kernel);
+      if (k == static_cast<std::size_t>(CostKind::straggler))
+        for (const Value& straggler : path["stragglers"].items()) line("  " + straggler["gpu"].text(), straggler);
     }
     text += "  of this, by traffic class and by link\n";
-    for (const Value& c : path["classes"].items()) line("  " + c["class"].text(), c["path_s"], c["without_s"]);
-    for (const Value& l : path["links"].items())
-      line("  " + l["links"].text(), l["path_s"], l["without_s"], most_at(l));
+    for (const Value& c : path["classes"].items()) line("  " + c["class"].text(), c);
+    for (const Value& l : path["links"].items()) line("  " + l["links"].text(), l, most_at(l));
+    if (lacks_some) text += "  not predicted: requests arrive in time, and batches would start others than they did\n";
   }
   return text;
 }

@@ -31,11 +31,14 @@ class Why {
     std::vector<std::size_t> rows;  ///< row numbers in the link table
   };
   Value result(const probe::CriticalPath::Measure& measure) const;
+  /// Adds the metric without something to its row, or why there is no prediction.
+  void add_without(Value& row, const probe::CriticalPath::Measure& measure, std::size_t free) const;
   void write_chain(OutputFile& out, const probe::CriticalPath::Measure& measure) const;
 
   Simulation& simulation_;
   const std::vector<LinkRow> links_;
   std::vector<LinkGroup> groups_;
+  std::vector<std::string> stragglers_;  ///< GPUs that events slow down
   probe::CriticalPath::Frees frees_;
   std::optional<probe::CriticalPath> path_;
 };

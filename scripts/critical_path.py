@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import run_files
 
 FILE = "why.json"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 COSTS = {  # as --why prints them
     "kernel": "kernels",
     "sharing": "kernel slow-down by contention",
+    "straggler": "slow GPUs",
     "sm_wait": "collectives waiting for SMs",
     "step": "collective protocol steps",
     "engine": "DMA engines and copy rates",
@@ -24,11 +25,11 @@ COSTS = {  # as --why prints them
 
 @dataclass
 class Part:
-    """Mean time of a cost on the path, and the metric without this cost. `where`: the link with the largest share."""
+    """Mean time of a cost on the path, and the metric without this cost if it is predicted. `where`: the link with the largest share."""
 
     name: str
     path_s: float
-    without_s: float
+    without_s: float | None
     where: str = ""
 
 
@@ -40,13 +41,14 @@ class Path:
     mean_s: float
     costs: list[Part]
     kernels: list[Part]
+    stragglers: list[Part]
     classes: list[Part]
     links: list[Part]
 
     @property
     def views(self) -> dict[str, list[Part]]:
         """Without parts of zero time."""
-        views = {"cost": self.costs, "kernels bound by": self.kernels, "traffic class": self.classes, "links": self.links}
+        views = {"cost": self.costs, "kernels bound by": self.kernels, "slow GPU": self.stragglers, "traffic class": self.classes, "links": self.links}
         return {view: [part for part in parts if part.path_s > 0] for view, parts in views.items()}
 
 
@@ -65,12 +67,18 @@ def _version(value: object) -> None:
         raise ValueError(f"{SCHEMA_VERSION}")
 
 
-TIMES = {"path_s": float, "without_s": float}
+def _time_or_none(value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise ValueError("a number or null")
+
+
+TIMES = {"path_s": float, "without_s": _time_or_none}
 PATH = {
     "metric": str,
     "mean_s": float,
     "costs": [{"cost": _cost, **TIMES}],
     "kernels": [{"limit": str, **TIMES}],
+    "stragglers": [{"gpu": str, **TIMES}],
     "classes": [{"class": str, **TIMES}],
     "links": [{"links": str, "worst_link": str, "worst_link_direction": str, **TIMES}],
 }
@@ -88,9 +96,10 @@ def read(directory: pathlib.Path) -> list[Path]:
 def _path(entry: dict) -> Path:
     costs = [Part(COSTS[part["cost"]], part["path_s"], part["without_s"]) for part in entry["costs"]]
     kernels = [Part(part["limit"], part["path_s"], part["without_s"]) for part in entry["kernels"]]
+    stragglers = [Part(part["gpu"], part["path_s"], part["without_s"]) for part in entry["stragglers"]]
     classes = [Part(part["class"], part["path_s"], part["without_s"]) for part in entry["classes"]]
     links = [
         Part(part["links"], part["path_s"], part["without_s"], f"{part['worst_link']} {part['worst_link_direction']}")
         for part in entry["links"]
     ]
-    return Path(entry["metric"], entry["mean_s"], costs, kernels, classes, links)
+    return Path(entry["metric"], entry["mean_s"], costs, kernels, stragglers, classes, links)

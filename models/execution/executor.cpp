@@ -27,11 +27,12 @@ gpu::Activity Job::activity() const {
 void Job::begin() {
   begun_at_ = executor_->fabric_.now();
   if (executor_->listener_ != nullptr) executor_->listener_->on_begun(*this);
+  if (status_ != Status::cancelled) client_->on_job_begun(*this);
+  if (executor_->listener_ != nullptr) executor_->listener_->on_begin_told();
   if (status_ == Status::cancelled) {
     cancel();
     return;
   }
-  client_->on_job_begun(*this);
   switch (kind_) {
     case Kind::kernel: rank_->gpu->sms().run(chain_, *this, stream_); break;
     case Kind::host:

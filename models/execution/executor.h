@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -87,8 +88,15 @@ class Executor : private collective::CollectiveClient {
   void passed(const void* owner, std::uint32_t gate) const {
     if (listener_ != nullptr) listener_->on_passed(owner, gate);
   }
-  void arrived() const {
-    if (listener_ != nullptr) listener_->on_arrived();
+  void composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
+                bool has_others) const {
+    if (listener_ != nullptr) listener_->on_composed(owner, ready, taken, has_others);
+  }
+  void arrived(std::optional<std::uint32_t> after) const {
+    if (listener_ != nullptr) listener_->on_arrived(after);
+  }
+  void answered(std::uint32_t request, bool is_awaited) const {
+    if (listener_ != nullptr) listener_->on_answered(request, is_awaited);
   }
   void measure(const char* metric, std::uint32_t number) const {
     if (listener_ != nullptr) listener_->on_measure_begun(metric, number);

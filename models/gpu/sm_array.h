@@ -92,6 +92,7 @@ class SmArray : private transport::CalendarClient {
   void release(Slot slot);
   /// Kernels that start from now on run at `ratio` of full speed; a running kernel keeps its speed. @pre 0 < ratio <= 1
   void set_speed(double ratio) { speed_ratio_ = ratio; }
+  double speed() const { return speed_ratio_; }
   /// HBM traffic of messages from now on. A change of less than 0.5 % of the HBM rate takes effect with the next
   /// change.
   void set_traffic(double bytes_per_second);

@@ -44,6 +44,9 @@ struct Cause {
   std::uint32_t holders = 0;
 };
 
+/// A chain that follows `last` back to the instant `at`, and there goes over to another one, which ends at that instant.
+CauseRef spliced(const CauseRef& last, Time at, const CauseRef& other);
+
 /// The pieces of a chain that end after `from`, in order of time.
 inline std::vector<const Cause*> chain(const CauseRef& last, Time from) {
   std::vector<const Cause*> pieces;

@@ -30,11 +30,14 @@ bool leaves_early(const execution::Job& job) {
 
 }  // namespace
 
-CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups)
+CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups, Stragglers stragglers)
     : fabric_(fabric),
       frees_(frees),
       groups_(std::move(groups)),
-      message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups) {
+      stragglers_(std::move(stragglers)),
+      message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups),
+      gained_(frees.count()),
+      starting_(frees.count()) {
   fabric.add_listener(*this);
 }
 
@@ -71,6 +74,10 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
   for (const Cost& cost : costs) {
     free[static_cast<std::size_t>(cost.kind)] += cost.time - cost.hidden;
     if (transport::of_traffic(cost.kind)) free[frees_.of_class(cost.which)] += cost.time;
+    if (cost.kind == CostKind::straggler) {  // a kernel that takes no time does so on a slow GPU, too
+      free[static_cast<std::size_t>(CostKind::kernel)] += cost.time;
+      free[frees_.of_straggler(cost.which)] += cost.time;
+    }
     if (!transport::of_links(cost.kind)) continue;
     if (const auto group = groups_.find(cost.port); group != groups_.end())
       free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
@@ -90,7 +97,9 @@ void CriticalPath::on_waited(const execution::Job& job, const execution::Job& do
 
 void CriticalPath::on_begun(const execution::Job& job) {
   Moment& moment = jobs_[&job];
-  join(moment, streams_[&job.stream()]);
+  // Requests have clocks of their own, and use streams of the host in turn: these count where the job waited for them.
+  const Moment& stream = streams_[&job.stream()];
+  if (job.rank().gpu != nullptr || stream.at > moment.at) join(moment, stream);
   if (moment.at != now()) moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
   if (leaves_early(job)) streams_[&job.stream()] = moment;
   if (job.kind() == execution::JobKind::collective) {
@@ -98,7 +107,15 @@ void CriticalPath::on_begun(const execution::Job& job) {
     inside.entered.resize(job.collective()->size());
     inside.entered[job.member()] = moment;
   }
+  if (job.kind() == execution::JobKind::kernel && job.rank().gpu->sms().speed() < 1)
+    speeds_[&job] = job.rank().gpu->sms().speed();
   inside_ = nullptr;
+  outer_.push_back(std::exchange(current_, moment));
+}
+
+void CriticalPath::on_begin_told() {
+  current_ = std::move(outer_.back());
+  outer_.pop_back();
 }
 
 void CriticalPath::on_done(const execution::Job& job) {
@@ -152,11 +169,19 @@ CriticalPath::Moment CriticalPath::done_kernels(const execution::Job& job, const
     left = left - time;
     if (time != Time()) costs.push_back({CostKind::kernel, static_cast<std::uint8_t>(limit), nullptr, time, {}, {}});
   }
+  double speed = 1;
+  if (const auto slow = speeds_.find(&job); slow != speeds_.end()) {
+    speed = slow->second;
+    speeds_.erase(slow);
+    const Time time = sooner(left, Time::seconds(job.kernels()->seconds * (1 / speed - 1)));
+    left = left - time;
+    costs.push_back({CostKind::straggler, stragglers_.at(job.rank().gpu), nullptr, time, {}, {}});
+  }
   if (left != Time()) costs.push_back({CostKind::sharing, 0, nullptr, left, {}, {}});
   Moment done = after(begun, std::move(costs), job.name());
   for (std::size_t limit = 0; limit < kernels.saved.size(); ++limit) {
     Time& if_free = done.if_free[frees_.of_resource(limit)];
-    if_free = if_free - sooner(Time::seconds(std::max(0.0, kernels.saved[limit])), job.duration());
+    if_free = if_free - sooner(Time::seconds(std::max(0.0, kernels.saved[limit] / speed)), job.duration());
   }
   return done;
 }
@@ -166,18 +191,30 @@ void CriticalPath::on_waited_for_peer(const execution::Job& job, const execution
   join(entered[job.member()], entered[last.member()]);
 }
 
-void CriticalPath::on_reached(const void* owner, std::uint32_t gate) { join(gates_[{owner, gate}], current()); }
+void CriticalPath::on_reached(const void* owner, std::uint32_t number) {
+  Gate& gate = gates_[{owner, number}];
+  join(gate.met, current());
+  gate.queued.clear();
+}
+
+std::optional<CriticalPath::Gate> CriticalPath::take_gate(const void* owner, std::uint32_t number) {
+  const auto found = gates_.find({owner, number});
+  if (found == gates_.end()) return std::nullopt;
+  Gate gate = std::move(found->second);
+  gates_.erase(found);
+  return gate;
+}
+
+void CriticalPath::wait_for(const Moment& moment) {
+  if (current_.at == now() && !current_.if_free.empty()) {
+    join(current_, moment);
+  } else {
+    current_ = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
+  }
+}
 
 void CriticalPath::on_passed(const void* owner, std::uint32_t gate) {
-  const auto found = gates_.find({owner, gate});
-  if (found == gates_.end()) return;
-  Moment passed = std::move(found->second);
-  gates_.erase(found);
-  if (current_.at == now() && !current_.if_free.empty()) {
-    join(current_, passed);
-  } else {
-    current_ = after(passed, {{CostKind::arrival, 0, nullptr, now() - passed.at, {}, {}}}, {});
-  }
+  if (const std::optional<Gate> passed = take_gate(owner, gate)) wait_for(passed->met);
 }
 
 // -- inside collectives
@@ -287,8 +324,9 @@ CriticalPath::Moment CriticalPath::done_collective(const execution::Job& job) {
 
 // -- results
 
-void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number,
-                       std::uint32_t parts) const {
+void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last, const Offsets& ahead,
+                       std::uint32_t number, std::uint32_t parts) const {
+  const Moment& first = begun.moment;
   const Time from = first.at;
   measure.seconds += (last.at - from).seconds() / parts;
   if (measure.count++ == 0 || last.at - from > measure.to - measure.from) {
@@ -308,8 +346,18 @@ void CriticalPath::add(Measure& measure, const Moment& first, const Moment& last
   if (covered > from)
     measure.cost_seconds[Cost{CostKind::arrival, 0, nullptr, {}, {}, {}}.key()] += (covered - from).seconds() / parts;
   measure.if_free.resize(frees_.count());
-  for (std::size_t f = 0; f < frees_.count(); ++f)
-    measure.if_free[f] += since(last.if_free[f], first.if_free[f]).seconds() / parts;
+  measure.gained.resize(frees_.count());
+  measure.starting.resize(frees_.count());
+  for (std::size_t f = 0; f < frees_.count(); ++f) {
+    const auto took =
+        static_cast<std::int64_t>(last.if_free[f].fs() - first.if_free[f].fs() - (ahead[f] - begun.ahead[f]));
+    Time without = Time::fs(static_cast<std::uint64_t>(std::max<std::int64_t>(0, took)));
+    if (parts == 1)
+      without = sooner(without, last.at - from);  // what waits for everything is never later without something
+    measure.if_free[f] += without.seconds() / parts;
+    measure.gained[f] += (gained_[f] - begun.gained[f]).seconds() / parts;
+    measure.starting[f] += (starting_[f] - begun.starting[f]).seconds() / parts;
+  }
 }
 
 void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) {
@@ -320,14 +368,27 @@ void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::ui
     measure->metric = metric;
   }
   const auto begun = begun_.find({metric, number});
-  add(*measure, begun->second, current(), number, parts);
+  Moment last = current();
+  const auto request = requests_.find(number);
+  if (request != requests_.end() && request->second.queued > begun->second.moment.at)
+    last.cause = spliced(last.cause, request->second.queued, request->second.own);
+  add(*measure, begun->second, last, ahead_of(number), number, parts);
   begun_.erase(begun);
 }
 
 CriticalPath::Measure CriticalPath::end() const {
   Measure measure;
   measure.metric = "end_s";
-  if (!end_.if_free.empty()) add(measure, {CauseRef(), Time(), std::vector<Time>(frees_.count())}, end_, 0, 1);
+  if (end_.if_free.empty()) return measure;
+  const std::size_t count = frees_.count();
+  Moment last = end_;
+  if (!last_answer_.if_free.empty()) last.if_free = last_answer_.if_free;
+  add(measure,
+      {{CauseRef(), Time(), std::vector<Time>(count)},
+       Offsets(count),
+       std::vector<Time>(count),
+       std::vector<Time>(count)},
+      last, Offsets(count), 0, 1);
   return measure;
 }
 

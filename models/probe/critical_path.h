@@ -16,11 +16,21 @@
 // cost, one traffic class or one group of links took no time: the latest end of all jobs it waited for, plus its own
 // time without that cost. This is a first-order estimate: inside a collective only the chain is followed, and queues of
 // other traffic and the order of jobs do not change.
+//
+// Batches of a scheduler are the exception to that order: what is in them depends on time, and the scheduler waits for no
+// request. So with something free, the steps of a scheduler follow each other without regard to arrivals, and a request
+// enters its queue as far between two steps as it did. Its times are measured from there: the clock of a request has an
+// offset to that of its scheduler. Likewise its critical path: from the queue back to its arrival it is the request's own,
+// because it needed no batch before.
+//
+// A batch keeps its requests. Where steps gain on arrivals, a request would meet fewer batches that start others; where these
+// are a large part of its time, there is no prediction (Measure::predicts()).
 #pragma once
 
 #include <array>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,18 +53,21 @@ class CriticalPath final : public execution::JobListener,
                            private transport::FabricListener {
  public:
   /// Numbers of all that may be free, in this order: kinds of cost, traffic classes, groups of links, resources of
-  /// kernels.
+  /// kernels, GPUs that events slow down.
   struct Frees {
-    std::size_t classes = 0, groups = 0;
-    std::size_t count() const { return of_resource(gpu::kKernelLimitNames.size()); }
+    std::size_t classes = 0, groups = 0, stragglers = 0;
+    std::size_t count() const { return of_straggler(stragglers); }
     std::size_t of_class(std::size_t traffic_class) const { return transport::kCostKinds + traffic_class; }
     std::size_t of_group(std::size_t group) const { return of_class(classes) + group; }
     std::size_t of_resource(std::size_t limit) const { return of_group(groups) + limit; }
+    std::size_t of_straggler(std::size_t gpu) const { return of_resource(gpu::kKernelLimitNames.size()) + gpu; }
   };
+  /// Numbers of the GPUs that events slow down, below Frees::stragglers.
+  using Stragglers = std::unordered_map<const gpu::Gpu*, std::uint32_t>;
   using Groups = transport::MessageCosts::Groups;
 
   /// @param groups  group number of each port, below frees.groups; a port that is not listed has no group
-  CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups);
+  CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups, Stragglers stragglers);
 
   /// Sums over all intervals of a metric, each divided by its number of parts.
   struct Measure {
@@ -63,6 +76,14 @@ class CriticalPath final : public execution::JobListener,
     double seconds = 0;
     std::map<transport::CostKey, double> cost_seconds;
     std::vector<double> if_free;  ///< sum of seconds if something were free, by Frees
+    // Sums over the intervals, by Frees: what schedulers gain on arrivals; the time of batches that start requests.
+    std::vector<double> gained, starting;
+    /// Whether the time with something free is a prediction.
+    bool predicts(std::size_t free) const {
+      const double met = gained[free] > 0 ? gained[free] / (gained[free] + if_free[free]) : 0;
+      return met * starting[free] <= kMostDoubted * if_free[free];
+    }
+    static constexpr double kMostDoubted = 0.03;
     // The longest interval:
     std::uint32_t number = 0;
     Time from, to;
@@ -78,6 +99,33 @@ class CriticalPath final : public execution::JobListener,
     CauseRef cause;
     Time at;
     std::vector<Time> if_free;
+  };
+  struct Gate {
+    Moment met;  ///< the latest condition so far
+    std::vector<Time>
+        queued;  ///< of a request: when it entered the queue with something free, by its scheduler's clock
+  };
+  /// Latest composition of a scheduler.
+  struct Composed {
+    Time at;
+    std::vector<Time> if_free;
+    std::vector<Time> gained;              ///< what its steps have gained on the latest request
+    bool starts = false, started = false;  ///< it, and the composition before, took requests
+    std::vector<double> pace;  ///< of its clock, relative to the real one, between the two latest compositions
+  };
+  /// Offsets of clocks, by Frees: femtoseconds, modulo 2^64.
+  using Offsets = std::vector<std::uint64_t>;
+  /// A request between its arrival and the end of its answer.
+  struct Request {
+    Offsets ahead;  ///< what the clock of its scheduler is ahead of the request's own
+    CauseRef own;   ///< how it came into the queue of its latest scheduler
+    Time queued;    ///< when
+  };
+  /// Begin of an interval of a metric.
+  struct Begun {
+    Moment moment;
+    Offsets ahead;
+    std::vector<Time> gained, starting;
   };
   /// State of a running collective.
   struct Inside {
@@ -109,12 +157,18 @@ class CriticalPath final : public execution::JobListener,
   void on_emitted(const execution::Job& job) override;
   void on_waited(const execution::Job& job, const execution::Job& done) override;
   void on_begun(const execution::Job& job) override;
+  void on_begin_told() override;
   void on_done(const execution::Job& job) override;
   void on_waited_for_peer(const execution::Job& job, const execution::Job& last) override;
   void on_reached(const void* owner, std::uint32_t gate) override;
   void on_passed(const void* owner, std::uint32_t gate) override;
-  void on_arrived() override { current_ = beginning(); }
-  void on_measure_begun(const char* metric, std::uint32_t number) override { begun_[{metric, number}] = current(); }
+  void on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
+                   bool has_others) override;
+  void on_arrived(std::optional<std::uint32_t> after) override;
+  void on_answered(std::uint32_t request, bool is_awaited) override;
+  void on_measure_begun(const char* metric, std::uint32_t number) override {
+    begun_[{metric, number}] = {current(), ahead_of(number), gained_, starting_};
+  }
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
   void on_entered(const collective::Collective& collective, std::uint32_t member) override;
@@ -154,18 +208,38 @@ class CriticalPath final : public execution::JobListener,
   Moment done_kernels(const execution::Job& job, const Moment& begun);
   Moment done_collective(const execution::Job& job);
   void happens(Inside& inside, CauseRef cause);
-  void add(Measure& measure, const Moment& first, const Moment& last, std::uint32_t number, std::uint32_t parts) const;
+  Offsets ahead_of(std::uint32_t request) const;
+  /// Requests that have come since the scheduler's composition before this one get their place between the two.
+  void place(const void* owner, const Composed& before, const std::vector<Time>& composed);
+  /// A scheduler without requests was `ready` and composes when the first one comes.
+  void wait_for_first(const void* owner, const std::vector<std::uint32_t>& taken, Time ready,
+                      std::vector<Time>& composed) const;
+  /// The gate, which is met now; nothing if none of its conditions was.
+  std::optional<Gate> take_gate(const void* owner, std::uint32_t gate);
+  /// What is done now waits for a moment, too.
+  void wait_for(const Moment& moment);
+  /// @param ahead  of the clock by which `last` is given
+  void add(Measure& measure, const Begun& first, const Moment& last, const Offsets& ahead, std::uint32_t number,
+           std::uint32_t parts) const;
 
   const transport::Fabric& fabric_;
   const Frees frees_;
   const Groups groups_;
+  const Stragglers stragglers_;
   transport::MessageCosts message_costs_;
   std::unordered_map<const execution::Job*, Moment>
       jobs_;  ///< after emission: latest condition so far; later: begin; then end
-  std::unordered_map<const gpu::Stream*, Moment> streams_;  ///< when the stream became free for its next job
-  std::map<std::pair<const void*, std::uint32_t>, Moment> gates_;
-  std::map<std::pair<std::string, std::uint32_t>, Moment> begun_;  ///< begins of intervals of metrics
+  std::unordered_map<const gpu::Stream*, Moment> streams_;    ///< when the stream became free for its next job
+  std::unordered_map<const execution::Job*, double> speeds_;  ///< of kernels on slow GPUs, relative to full speed
+  std::map<std::pair<const void*, std::uint32_t>, Gate> gates_;
+  std::map<const void*, Composed> composed_;             ///< by scheduler
+  std::unordered_map<std::uint32_t, Request> requests_;  ///< that schedulers have taken
+  std::unordered_map<std::uint32_t, Moment> answered_;   ///< requests whose answer another one waits for
+  Moment last_answer_;
+  std::vector<Time> gained_, starting_;  ///< until now, by Frees: as in a measure
+  std::map<std::pair<std::string, std::uint32_t>, Begun> begun_;
   Moment current_, end_;
+  std::vector<Moment> outer_;       ///< the current ones before, while clients are told that jobs begin
   std::array<Kernels, 8> kernels_;  ///< cache of the latest chains: ranks and layers share them
   std::size_t next_kernels_ = 0;
   std::vector<Measure> measures_;

@@ -12,6 +12,7 @@ OTHER = "all else"
 LOOKS = {
     "kernels": "p-compute",
     "kernel slow-down by contention": "g4",
+    "slow GPUs": "g3",
     "collectives waiting for SMs": "p-gate",
     "collective protocol steps": "p-tp",
     "DMA engines and copy rates": "p-kv",
@@ -29,7 +30,7 @@ LOOKS = {
 COLOURS = ("g0", "g1", "g2", "g3", "g4", "g5")
 
 
-PLAIN = ("kernels bound by", "links")  # views whose parts have no colour of their own
+PLAIN = ("kernels bound by", "slow GPU", "links")  # views whose parts have no colour of their own
 
 
 @dataclass
@@ -37,6 +38,10 @@ class Piece:
     name: str
     look: str
     seconds: float
+
+
+def _change(without_s: float | None, mean_s: float) -> list[float | str]:
+    return ["not predicted", ""] if without_s is None else [without_s, without_s - mean_s]
 
 
 @dataclass
@@ -65,7 +70,7 @@ class Causes(Chart):
     def table(self) -> Table:
         rows = [
             [critical_path.labelled(view, part.name), part.path_s, 100 * part.path_s / self.path.mean_s]
-            + [part.without_s, part.without_s - self.path.mean_s, part.where]
+            + [*_change(part.without_s, self.path.mean_s), part.where]
             for view, parts in self.path.views.items()
             for part in parts
         ]

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kClasses = 4;
 
 struct Followed : JobBench {
-  Followed() : path(fabric, {kClasses, 0}, {}) { executor.follow(path, path); }
+  Followed() : path(fabric, {kClasses, 0, 0}, {}, {}) { executor.follow(path, path); }
   /// The end's chain, from its first piece on; asserts that it has no gap and that costs add up.
   std::vector<const probe::Cause*> chain() {
     const CriticalPath::Measure end = path.end();
@@ -67,11 +67,11 @@ BOOST_AUTO_TEST_CASE(a_transfer_between_kernels_is_on_the_path_and_the_shorter_b
   const double end = (Time::us(80) + landing).seconds();
   BOOST_TEST(b.path.end().seconds == end, kExact);
   // Without the transfer the other branch is what the last kernel waits for; without kernels the transfer is all there is.
-  BOOST_TEST(b.if_free(CriticalPath::Frees{kClasses, 0}.of_class(0)) == Time::us(90).seconds(), kExact);
+  BOOST_TEST(b.if_free(CriticalPath::Frees{kClasses, 0, 0}.of_class(0)) == Time::us(90).seconds(), kExact);
   BOOST_TEST(b.if_free(CostKind::kernel) == landing.seconds(), kExact);
   BOOST_TEST(b.if_free(CostKind::sm_wait) == end, kExact);
   // These kernels are all work of SMs.
-  const CriticalPath::Frees frees{kClasses, 0};
+  const CriticalPath::Frees frees{kClasses, 0, 0};
   BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::tensor))) == landing.seconds(),
              kExact);
   BOOST_TEST(b.if_free(frees.of_resource(static_cast<std::size_t>(gpu::KernelLimit::hbm))) == end, kExact);

@@ -146,11 +146,12 @@ JobLabel PointToPoint::label(What what, std::uint32_t flow, std::uint32_t messag
 
 void PointToPoint::pump(std::uint32_t f) {
   Flow& flow = flows_[f];
-  if (flow.posted == flow.messages || flow.posted - flow.completed == spec_.in_flight()) return;
+  if (flow.is_posting || flow.posted == flow.messages || flow.posted - flow.completed == spec_.in_flight()) return;
   const std::uint32_t message = flow.posted++;
   if (flow.poster == nullptr) {
     send(f, message);
   } else {
+    flow.is_posting = true;
     Rank& host = *flow.poster;
     executor_.host(host, host.stream(kPosts), ends_.post, label(kPost, f, message), *this);
   }
@@ -183,6 +184,7 @@ void PointToPoint::on_job_done(const Job& job) {
   }
   switch (fields.what) {
     case kPost:
+      flows_[fields.flow].is_posting = false;
       send(fields.flow, fields.message);
       if (is_rdma_bandwidth(spec_.test)) pump(fields.flow);
       break;

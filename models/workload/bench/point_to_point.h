@@ -89,6 +89,7 @@ class PointToPoint : private JobClient, private JobNamer {
     std::uint32_t messages = 0;   ///< total number
     std::uint32_t posted = 0;     ///< posted, or being posted
     std::uint32_t completed = 0;  ///< acknowledged to the sender, or read
+    bool is_posting = false;      ///< the thread is at work
   };
   void add_matrix();
   void add_sweep();

@@ -47,7 +47,7 @@ void ApiServer::arrive() {
   }
   live.stream = free_streams_.back();
   free_streams_.pop_back();
-  executor_.arrived();
+  executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
   if (host_.request() == Time()) {
     enter(request);
@@ -114,7 +114,7 @@ void ApiServer::finish(std::uint32_t request) {
   for (RequestSink* sink : sinks_) sink->on_served(request, live);
   free_streams_.push_back(live.stream);
   live_.erase(request);
-  source_->done(request, executor_.fabric().now());
+  executor_.answered(request, source_->done(request, executor_.fabric().now()));
   schedule_arrival();
 }
 

@@ -55,9 +55,15 @@ void Engine::compose() {
       continue;  // the next step may start others
     }
     const std::uint32_t group = next.batch.group;
-    executor_.passed(this, group_gate(group));
+    std::vector<std::uint32_t> first;
     for (const ScheduledBatch::Item& item : next.batch.items)
-      if (item.is_first) executor_.passed(this, item.request);
+      if (item.is_first) first.push_back(item.request);
+    if (scheduler_.is_ahead()) {  // batches are chunks and steps of given requests
+      executor_.passed(this, group_gate(group));
+      for (const std::uint32_t request : first) executor_.passed(this, request);
+    } else {
+      executor_.composed(this, group_gate(group), first, scheduler_.running() > first.size());
+    }
     next.composed = executor_.fabric().now();
     next.running = scheduler_.running();
     next.waiting = scheduler_.waiting();
@@ -98,6 +104,7 @@ Pass Engine::plan(Iteration& iteration) {
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
+  if (!scheduler_.is_ahead()) executor_.reached(this, group_gate(iteration.batch.group));
   scheduler_.begun(iteration.batch);
   client_.on_batch_begun(pass, iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)

@@ -57,7 +57,7 @@ RequestSource::Arrival RequestGenerator::take() {
   next_arrival();
   const Drawn next = ready_.top();
   ready_.pop();
-  Arrival arrival{next.request, {}};
+  Arrival arrival{next.request, {}, next.after};
   if (spec_.prefix) {
     asker_.emplace(taken_, next.user);
     // One id stands for the whole prefix, so it covers the prefix exactly.
@@ -68,9 +68,11 @@ RequestSource::Arrival RequestGenerator::take() {
   return arrival;
 }
 
-void RequestGenerator::done(std::uint32_t request, Time now) {
-  if (spec_.arrivals == ArrivalProcess::closed_loop) starts_.push_back(now);
-  if (!spec_.prefix) return;
+bool RequestGenerator::done(std::uint32_t request, Time now) {
+  const bool is_loop = spec_.arrivals == ArrivalProcess::closed_loop;
+  if (is_loop) starts_.push_back({now, request});
+  const bool starts_one = is_loop && drawn_ < count_;
+  if (!spec_.prefix) return starts_one;
   const auto asker = asker_.find(request);
   User& user = users_[asker->second];
   asker_.erase(asker);
@@ -78,12 +80,15 @@ void RequestGenerator::done(std::uint32_t request, Time now) {
   user.is_busy = !user.waiting.empty();
   if (!user.is_busy) {
     ++idle_users_;
-    return;
+    return starts_one;
   }
   Drawn next = user.waiting.front();
   user.waiting.pop_front();
+  const bool waited = next.request.arrival <= now;
+  if (waited) next.after = request;
   next.request.arrival = later(next.request.arrival, now);
   ready_.push(next);
+  return starts_one || waited;
 }
 
 bool RequestGenerator::can_draw() const {
@@ -92,21 +97,22 @@ bool RequestGenerator::can_draw() const {
   return users_.empty() || idle_users_ > 0;  // a request of a busy user could not arrive
 }
 
-Time RequestGenerator::draw_arrival() {
+void RequestGenerator::draw_arrival(Drawn& next) {
   switch (spec_.arrivals) {
-    case ArrivalProcess::at_once: return Time();
-    case ArrivalProcess::closed_loop: {
-      const Time start = starts_.front();
+    case ArrivalProcess::at_once: break;
+    case ArrivalProcess::closed_loop:
+      next.request.arrival = starts_.front().at;
+      next.after = starts_.front().after;
       starts_.pop_front();
-      return start;
-    }
-    default: return arrivals_.next().value_or(Time::max());
+      break;
+    default: next.request.arrival = arrivals_.next().value_or(Time::max());
   }
 }
 
 void RequestGenerator::draw() {
   Drawn next{};
-  latest_ = next.request.arrival = draw_arrival();
+  draw_arrival(next);
+  latest_ = next.request.arrival;
   next.request.prompt_tokens = draw_tokens(spec_.prompt_tokens, prompts_);
   next.request.output_tokens = draw_tokens(spec_.output_tokens, outputs_);
   next.number = drawn_++;

@@ -62,13 +62,14 @@ class RequestGenerator : public RequestSource {
 
   std::optional<Time> next_arrival() override;
   Arrival take() override;
-  void done(std::uint32_t request, Time now) override;
+  bool done(std::uint32_t request, Time now) override;
   std::uint32_t count() const override { return count_; }
 
  private:
   struct Drawn {
     Request request;
     std::uint32_t number, user;
+    std::optional<std::uint32_t> after;  ///< Arrival::after
   };
   struct ArrivesLater {
     bool operator()(const Drawn& a, const Drawn& b) const;
@@ -81,15 +82,19 @@ class RequestGenerator : public RequestSource {
 
   bool can_draw() const;
   void draw();
-  Time draw_arrival();
+  void draw_arrival(Drawn& next);
 
   GeneratorSpec spec_;
   Random prompts_, outputs_;
   RequestArrivals arrivals_;
   std::uint32_t count_ = 0, drawn_ = 0, taken_ = 0;
-  Time latest_;              ///< the latest drawn arrival; later draws are not earlier
-  std::deque<Time> starts_;  ///< of closed_loop: when each request may arrive that is not drawn yet
-  std::vector<User> users_;  ///< none without a prefix
+  Time latest_;  ///< the latest drawn arrival; later draws are not earlier
+  struct Start {
+    Time at;
+    std::optional<std::uint32_t> after;  ///< the request that made room
+  };
+  std::deque<Start> starts_;  ///< of closed_loop: when each request may arrive that is not drawn yet
+  std::vector<User> users_;   ///< none without a prefix
   std::uint32_t idle_users_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t> asker_;              ///< users of the requests in flight
   std::priority_queue<Drawn, std::vector<Drawn>, ArrivesLater> ready_;  ///< requests that wait for no answer

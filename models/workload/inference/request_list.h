@@ -21,8 +21,8 @@ class RequestList : public RequestSource {
     if (taken_ == count()) return std::nullopt;
     return (*requests_)[taken_].arrival;
   }
-  Arrival take() override { return {(*requests_)[taken_++], {}}; }
-  void done(std::uint32_t, Time) override {}
+  Arrival take() override { return {(*requests_)[taken_++], {}, {}}; }
+  bool done(std::uint32_t, Time) override { return false; }
   std::uint32_t count() const override { return static_cast<std::uint32_t>(requests_->size()); }
 
  private:

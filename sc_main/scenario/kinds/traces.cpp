@@ -81,9 +81,9 @@ class TraceSource : public RequestSource {
       throw reader_->lines.error("the trace has changed since the start of the run");
     Request request = sorted_->request(taken_++);
     request.priority = reader_->priority();
-    return {request, reader_->content()};
+    return {request, reader_->content(), {}};
   }
-  void done(std::uint32_t, Time) override {}
+  bool done(std::uint32_t, Time) override { return false; }
   std::uint32_t count() const override { return static_cast<std::uint32_t>(sorted_->rows().size()); }
 
  private:

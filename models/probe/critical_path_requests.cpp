@@ -1,0 +1,99 @@
+// Requests and schedulers on critical paths.
+#include <algorithm>
+#include <utility>
+
+#include "probe/critical_path.h"
+
+namespace railyard::probe {
+
+using transport::CostKind;
+
+CriticalPath::Offsets CriticalPath::ahead_of(std::uint32_t request) const {
+  const auto found = requests_.find(request);
+  return found == requests_.end() ? Offsets(frees_.count()) : found->second.ahead;
+}
+
+void CriticalPath::place(const void* owner, const Composed& before, const std::vector<Time>& composed) {
+  for (auto gate = gates_.lower_bound({owner, 0}); gate != gates_.end() && gate->first.first == owner; ++gate) {
+    std::vector<Time>& queued = gate->second.queued;
+    if (!queued.empty()) continue;
+    queued = composed;
+    const Time at = gate->second.met.at;
+    if (at >= now()) continue;
+    for (std::size_t f = 0; f < queued.size(); ++f)
+      queued[f] = queued[f] - share(since(composed[f], before.if_free[f]), (now() - at).fs(), (now() - before.at).fs());
+  }
+}
+
+void CriticalPath::wait_for_first(const void* owner, const std::vector<std::uint32_t>& taken, Time ready,
+                                  std::vector<Time>& composed) const {
+  const Moment* first = nullptr;
+  for (const std::uint32_t number : taken)
+    if (const auto gate = gates_.find({owner, number}); gate != gates_.end())
+      if (first == nullptr || gate->second.met.at < first->at) first = &gate->second.met;
+  if (first == nullptr || first->at < ready) return;  // the request has waited for the scheduler
+  for (std::size_t f = 0; f < composed.size(); ++f) composed[f] = later(composed[f], first->if_free[f]);
+}
+
+void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
+                               bool has_others) {
+  Composed& before = composed_[owner];
+  const std::optional<Gate> progress = take_gate(owner, ready);
+  if (progress) wait_for(progress->met);
+  std::vector<Time> composed = before.if_free;
+  composed.resize(frees_.count());
+  before.if_free.resize(frees_.count());
+  before.pace.resize(frees_.count(), 1);
+  for (std::size_t f = 0; f < composed.size(); ++f)
+    composed[f] = progress ? later(composed[f], progress->met.if_free[f])
+                           : composed[f] + Time::seconds((now() - before.at).seconds() * before.pace[f]);
+  if (!has_others) wait_for_first(owner, taken, progress ? progress->met.at : before.at, composed);
+  before.gained.resize(frees_.count());
+  place(owner, before, composed);
+  // With an asynchronous host, the time until now is that of the batch before the latest one.
+  if (before.starts || before.started)
+    for (std::size_t f = 0; f < composed.size(); ++f) starting_[f] += since(composed[f], before.if_free[f]);
+  for (const std::uint32_t number : taken) {
+    const std::optional<Gate> gate = take_gate(owner, number);
+    if (!gate) continue;
+    Request& request = requests_[number];
+    request.ahead.resize(frees_.count());
+    for (std::size_t f = 0; f < composed.size(); ++f) {
+      request.ahead[f] += gate->queued[f].fs() - gate->met.if_free[f].fs();
+      const Time gained = since(gate->met.if_free[f], gate->queued[f]);
+      gained_[f] += since(gained, before.gained[f]);
+      before.gained[f] = gained;
+    }
+    request.own = request.own ? spliced(gate->met.cause, request.queued, request.own) : gate->met.cause;
+    request.queued = gate->met.at;
+    wait_for(gate->met);
+  }
+  current();
+  current_.if_free = composed;
+  if (now() > before.at)
+    for (std::size_t f = 0; f < composed.size(); ++f)
+      before.pace[f] = std::min(1.0, since(composed[f], before.if_free[f]).seconds() / (now() - before.at).seconds());
+  before.started = std::exchange(before.starts, !taken.empty());
+  before.at = now();
+  before.if_free = std::move(composed);
+}
+
+void CriticalPath::on_arrived(std::optional<std::uint32_t> after) {
+  current_ = {};
+  if (!after) return;
+  const auto answer = answered_.find(*after);
+  if (answer == answered_.end()) return;
+  wait_for(answer->second);
+  answered_.erase(answer);
+}
+
+void CriticalPath::on_answered(std::uint32_t number, bool is_awaited) {
+  Moment answer = current();
+  const Offsets ahead = ahead_of(number);
+  for (std::size_t f = 0; f < ahead.size(); ++f) answer.if_free[f] = Time::fs(answer.if_free[f].fs() - ahead[f]);
+  requests_.erase(number);
+  join(last_answer_, answer);
+  if (is_awaited) answered_[number] = std::move(answer);
+}
+
+}  // namespace railyard::probe
