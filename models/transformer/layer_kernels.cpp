@@ -332,6 +332,18 @@ void LayerTimer::add_sort(Segment& segment, const char* name, const Experts& exp
     add_elementwise(segment, name, 2 * static_cast<double>(experts.routed) * model_.hidden);
 }
 
+namespace {
+
+/// Before the products of an engine's fused experts, small kernels sort the rows by expert and pad each expert's rows to
+/// whole blocks (vLLM and SGLang, moe_align_block_size). Fitted together with the products (gemm.cpp).
+gpu::KernelTime alignment(gpu::KernelTimer& timer, std::uint64_t rows) {
+  constexpr double kSeconds = 12e-6, kIdBytes = 8;
+  const gpu::KernelTime ids = timer.memory_bound(kIdBytes * static_cast<double>(rows));
+  return ids.taking(std::max(ids.seconds, kSeconds));
+}
+
+}  // namespace
+
 Segment LayerTimer::route(std::uint64_t tokens) {
   Segment segment;
   add_gemm(segment, "router", tokens, model_.experts + (model_.shared_gate ? 1 : 0), model_.hidden);
@@ -345,6 +357,7 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   const std::optional<WeightFormat>& format = model_.kinds[kind].experts;
   const Experts e = experts(tokens, ep, load);
   add_sort(segment, "sort", e, ep);
+  if (!training_ && e.active > 1) segment.add("align", alignment(timer_, e.routed));
   add_narrowing(segment, e.routed, model_.hidden);
   add_projection(segment, "gate_up", e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
   add_activation(segment, e.routed, ffn_);

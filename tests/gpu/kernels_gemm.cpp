@@ -1,6 +1,7 @@
 #define BOOST_TEST_MODULE kernels_gemm
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -311,6 +312,49 @@ BOOST_AUTO_TEST_CASE(narrow_weights_are_read_as_they_are) {
       const double seconds = gemm_time(gpu, same).seconds;
       same.weight_bytes = 2;
       BOOST_TEST(gemm_time(gpu, same).seconds == seconds);
+    }
+  }
+}
+
+namespace {
+
+/// Both products of experts of one token, in bf16.
+double experts_us(const GpuDatasheet& gpu, std::uint32_t experts, std::uint64_t hidden, std::uint64_t width) {
+  const auto product = [&](std::uint64_t n, std::uint64_t k) {
+    return gemm_time(gpu, GemmShape{1, n, k, DataType::bf16, experts}).seconds;
+  };
+  return 1e6 * (product(2 * width, hidden) + product(hidden, width));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(fused_experts_of_one_token_are_as_measured) {
+  // vLLM 0.14.0, ai-dynamo/aiconfigurator 095f58a, moe/vllm/0.14.0/moe_perf.parquet. The rows have 16 us of kernels around
+  // the products.
+  struct Row {
+    const char* gpu;
+    std::uint32_t experts;
+    std::uint64_t hidden, width;
+    double us;
+  };
+  for (const Row& row : {Row{"A100-SXM4-80GB", 2, 4096, 14336, 454.1}, {"A100-SXM4-80GB", 2, 4096, 1792, 81.0},
+                         {"A100-SXM4-80GB", 8, 2048, 768, 61.7},       {"A100-SXM4-80GB", 8, 4096, 384, 75.9},
+                         {"A100-SXM4-80GB", 8, 7168, 256, 99.9},       {"A100-SXM4-80GB", 8, 7168, 1024, 256.0},
+                         {"H100-SXM5-80GB", 2, 4096, 7168, 141.0},     {"H100-SXM5-80GB", 8, 7168, 512, 96.8},
+                         {"H100-SXM5-80GB", 8, 6144, 2560, 312.0}})
+    BOOST_TEST(experts_us(gpu_datasheet(row.gpu), row.experts, row.hidden, row.width) + 16 == row.us,
+               boost::test_tools::tolerance(0.18));
+}
+
+BOOST_AUTO_TEST_CASE(tensor_parallelism_does_not_shorten_the_walk_of_an_expert) {
+  for (const char* name : {"A100-SXM4-80GB", "H100-SXM5-80GB", "L40S", "B200-SXM-180GB"}) {
+    const GpuDatasheet gpu = gpu_datasheet(name);
+    double before = std::numeric_limits<double>::infinity();
+    for (std::uint64_t width = 2048; width >= 32; width /= 2) {
+      const double us = experts_us(gpu, 8, 7168, width);
+      BOOST_TEST(us <= before, name << ", width " << width);
+      BOOST_TEST(us > 7168 / 64 * 0.45, name << ", width " << width);  // 112 steps of the first product
+      before = us;
     }
   }
 }
