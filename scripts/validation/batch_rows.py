@@ -5,8 +5,6 @@ Rules, by column:
   input_len, output_len   of each request. At most 512 tokens of an answer are simulated; time to a token hardly depends on it. Longer
                     answers than 256 tokens end early at the source, so their end-to-end time is skipped
   framework         vLLM of 2023: prompts whole and before tokens, all of a batch at once; no prefix cache; no CUDA graphs
-  system            the host, by machine: layer_us of the preset vllm_2023_eager is that of the DGX A100; the faster processor of the
-                    DGX H100 takes 0.37 ms a layer (29.8 ms a token at TP8 over 80 layers)
   memory            a batch that does not fit is skipped, because that engine swaps
   metric            prompt_time: mean TTFT; token_time: mean TPOT; e2e_time: mean of a request
 """
@@ -20,7 +18,6 @@ METRICS = {"prompt_time(TTFT)": "ttft_s", "token_time(TBT)": "tpot_s", "e2e_time
 LONGEST_ANSWER, LONGEST_COMPLETE_ANSWER = 512, 256
 LEAST_BUDGET, MAX_SEQS = 2560, 256  # defaults of vLLM 0.2
 BLOCK = 16  # tokens
-LAYER_US = {"H100": 370}
 
 
 def map_row(row: Row) -> Experiment:
@@ -31,12 +28,11 @@ def map_row(row: Row) -> Experiment:
     if row["metric"] == "e2e_time" and answer > LONGEST_COMPLETE_ANSWER:
         raise Unmapped(f"answers of {answer} tokens end early")
     served = serve(row, row["framework"], "0.2")
-    family = served.scenario["machine"]["groups"]["node"]["gpu"].split("-")[0]
-    host = {"preset": "vllm_2023_eager"} | ({"layer_us": LAYER_US[family]} if family in LAYER_US else {})
+    host = {"preset": "vllm_2023_eager"}
     requests = {"count": batch, "prompt_tokens": prompt, "output_tokens": min(answer, LONGEST_ANSWER)}
     scheduler = {"preset": "vllm", "mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False,
                  "max_batched_tokens": max(LEAST_BUDGET, batch * prompt + requests["output_tokens"]), "max_seqs": MAX_SEQS}
-    scenario = served.with_requests(requests, scheduler=scheduler, host=host, cudagraph={"mode": "none"})
+    scenario = served.with_requests(requests, scheduler=scheduler, host=host)
     blocks = batch * -(-(prompt + requests["output_tokens"]) // BLOCK)
     metric = METRICS[row["metric"]]
     return Experiment(f"batch {row['metric'].partition('(')[0]}", served.platform, scenario, None,

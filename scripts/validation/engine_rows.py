@@ -73,7 +73,7 @@ def map_row(row: Row) -> Experiment:
     requests, share, shared = load_of(row, words)
     assumed = "; ".join(filter(None, (served.assumed, shared)))
     requests |= lengths_of(row, words, quantity)
-    scenario = served.with_requests(requests, **options_of(row, words, served))
+    scenario = served.with_requests(requests, client_us=load_rows.CLIENT_US, **options_of(row, words, served))
     unit = row.scale(SECONDS) if quantity.isupper() else row.scale(RATES)
     name = "closed loop" if requests["arrivals"] == "closed_loop" else "batch" if requests["arrivals"] == "at_once" else "load"
     rank = rank_of(row["metric"])

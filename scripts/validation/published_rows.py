@@ -20,7 +20,7 @@ PER_SECOND = {"tok/s": 1.0, "tokens/s": 1.0, "tok/s/GPU": 1.0}
 # Tokens of prompt and answer -> requests (TensorRT-LLM v1.0, docs/source/developer-guide/perf-overview.md)
 OFFLINE_REQUESTS = ((256, 30000), (2500, 3000), (5500, 1500), (22000, 1000))
 USUAL_PROMPT, USUAL_ANSWER = 6, 200  # of gpt-fast
-OFFLINE_HOST = {"preset": "trtllm", "request_us": 0}
+OFFLINE_HOST = {"preset": "trtllm", "request_us": 0}  # all requests are there before the first step
 
 
 def map_row(row: Row) -> Experiment:
@@ -38,7 +38,7 @@ def map_row(row: Row) -> Experiment:
     requests = {"count": count, "prompt_tokens": prompt, "output_tokens": answer}
     ranks = served.tp * number(row, "pp", 1) if row["metric"].endswith("per GPU") else 1
     name = "max throughput" if offline else "batch throughput"
-    return Experiment(name, served.platform, served.with_requests(requests, host=OFFLINE_HOST), None,
+    return Experiment(name, served.platform, served.with_requests(requests, host=OFFLINE_HOST, stream=False), None,
                       lambda result: result.summary["metrics"]["output_tokens_per_s"] / ranks, row.scale(PER_SECOND),
                       cost=count * answer, size_class=f"TP{served.tp}")
 

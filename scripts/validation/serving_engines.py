@@ -7,10 +7,9 @@ Rules:
                     guess at the source) is read as bf16. TensorRT-LLM keeps the KV cache of fp8 and fp4 checkpoints in fp8, as
                     NVIDIA's checkpoints say; other engines keep it in bf16
   tp, pp            of the one instance
-  engine            scheduler preset by name: vLLM, SGLang, TensorRT-LLM; the host is that of the nearest version (HOSTS). SGLang
-                    has that of vLLM V1, whose constants are the only published ones, except request_us. vLLM schedules
-                    asynchronously since v0.14 (release notes); the host time of earlier versions, and of rows without a version,
-                    is not hidden
+  engine            scheduler preset by name: vLLM, SGLang, TensorRT-LLM, and by version: vLLM before 0.8 is engine V0. The host is the
+                    shipped one of the preset and version. vLLM schedules asynchronously since v0.14 (release notes); the host time of
+                    earlier versions, and of rows without a version, is not hidden
   fabric            as a user gets it: fidelity auto. An instance of several servers has the network of the row, else the usual one of
                     its GPUs, which the row's line says
 """
@@ -25,20 +24,7 @@ from .served_models import model_of, number
 DTYPES = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "nvfp4", "nvfp4": "nvfp4",
           "int8": "int8"}
 PRESETS = ((r"vllm", "vllm"), (r"sglang", "sglang"), (r"trt|tensorrt", "trtllm"))
-# From the client to the queue. The preset's 15.6 ms were fitted with all prompts computed, but inference-perf sends prompts that are in
-# the cache (load_rows.py). With these cached, the measured TTFT of all six runs is lower by about the same time, 9.4 ms at the median.
-REQUEST_US = 6200
-# Of earlier versions: what decode steps of Qwen3-32B on vLLM 0.12 (serving_closed_loop.csv, TP2 and TP8 alike) take longer than on the GPU,
-# 1.4 ms and 45 us a sequence. inference-sim issue 482 has 0.5-2 ms for the scheduler and 1-5 ms for inputs.
-SYNCHRONOUS = {"async": False, "step_us": 1400, "sequence_us": 45}
-V1 = {"preset": "vllm_v1", "request_us": REQUEST_US}
-# Engine -> the version from which on a host is that of the engine; the first one stands for all versions before it, the last but one of the
-# engine for rows without a version
-HOSTS = {
-    "vllm": (((0, 1), {"preset": "vllm_2023_eager"}), ((0, 4), V1 | SYNCHRONOUS), ((0, 14), V1)),
-    "sglang": (((0, 0), V1),),
-    "trtllm": (((0, 0), {"preset": "trtllm"}),),
-}
+GRAPHS_SINCE, V1_SINCE, ASYNC_SINCE = (0, 4), (0, 8), (0, 14)  # vLLM
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,7 @@ class Served:
     platform: str
     scenario: dict
     tp: int
-    engine: str  # name of the scheduler preset
+    engine: str  # vllm, sglang or trtllm
     pp: int = 1
     assumed: str = ""  # what the row does not print
 
@@ -75,14 +61,15 @@ def version_of(name: str) -> str:
     return found[1] if found else ""
 
 
-def host_of(engine: str, version: str) -> dict:
-    """The host of the nearest version."""
-    hosts = HOSTS[engine]
+def presets_of(engine: str, version: str) -> tuple[str, str]:
+    """Of the scheduler and of the host."""
+    if engine != "vllm":
+        return engine, engine
     numbers = re.match(r"v?(\d+)\.(\d+)", version)
-    if numbers is None:
-        return dict(hosts[-2 if len(hosts) > 1 else -1][1])
-    own = (int(numbers[1]), int(numbers[2]))
-    return dict(next((host for since, host in reversed(hosts) if since <= own), hosts[0][1]))
+    release = (int(numbers[1]), int(numbers[2])) if numbers else V1_SINCE
+    if release < V1_SINCE:
+        return "vllm_v0", "vllm_v0" if release >= GRAPHS_SINCE else "vllm_2023_eager"
+    return "vllm", "vllm_v1" if release >= ASYNC_SINCE else "vllm_v1_sync"
 
 
 def serve(row: Row, engine_name: str, version: str) -> Served:
@@ -94,6 +81,7 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     if model["dtype"] not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {model['dtype']}")
     tp, pp = number(row, "tp", 1), number(row, "pp", 1)
+    scheduler, host = presets_of(engine, version)
     kv_dtype = "fp8" if engine == "trtllm" and row["precision"] in ("fp8", "fp4", "nvfp4") else "bf16"
     printed = re.search(r"\bKV(?: cache)?(?: dtype)?[ =:]*(fp8|bf16)\b(?! but)", row.text("extra", "config"), re.IGNORECASE)
     if printed:
@@ -105,7 +93,7 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     scenario = {
         "model": model | {"kv_dtype": kv_dtype},
         "machine": systems.machine(row, platform, gpu, servers),
-        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}], "scheduler": {"preset": engine},
-                     "host": host_of(engine, version)},
+        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}], "scheduler": {"preset": scheduler},
+                     "host": {"preset": host}},
     }
     return Served(platform, scenario, tp, engine, pp, assumed)

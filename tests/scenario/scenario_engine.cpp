@@ -129,3 +129,55 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
   BOOST_TEST(of_groups({"workload.library=trtllm"}) == "trtllm");
   BOOST_TEST(of_groups({"workload.library=./mine.yaml"}) == "mine");
 }
+
+BOOST_AUTO_TEST_CASE(hosts_launch_eager_layers_slower_and_on_older_cpus_slower_still) {
+  for (const std::string& name : scenario::shipped_datasheets("hosts")) {
+    if (name == "none") continue;
+    const auto on = [&](Cpu cpu) { return scenario::load_host(name, cpu, true); };
+    BOOST_TEST(on(Cpu::xeon_sapphire_rapids).eager_layer_us > on(Cpu::xeon_sapphire_rapids).layer_us, name);
+    BOOST_TEST(on(Cpu::epyc_rome).eager_layer_us > on(Cpu::xeon_sapphire_rapids).eager_layer_us, name);
+  }
+  const auto sequence_us = [](bool streams) {
+    return scenario::load_host("trtllm", Cpu::epyc_rome, streams).sequence_us;
+  };
+  BOOST_TEST(sequence_us(true) > sequence_us(false));
+}
+
+BOOST_AUTO_TEST_CASE(host_and_graphs_follow_the_preset_of_the_scheduler) {
+  using workload::GraphMode;
+  using workload::inference::ServingSpec;
+  Scratch scratch;
+  const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
+  const auto with = [&](const std::vector<std::string>& sets) { return scratch.load(serving, sets).spec<ServingSpec>(); };
+  struct Expected {
+    std::string scheduler, host;
+    GraphMode graphs;
+    bool async;
+  };
+  for (const Expected& e : {Expected{"vllm", "vllm_v1", GraphMode::full, true},
+                            {"vllm_v0", "vllm_v0", GraphMode::decode, false},
+                            {"sglang", "sglang", GraphMode::decode, true},
+                            {"trtllm", "trtllm", GraphMode::full, false}}) {
+    const ServingSpec spec = with({"workload.scheduler.preset=" + e.scheduler});
+    BOOST_TEST(spec.host.name == e.host);
+    BOOST_TEST((spec.cudagraph.mode == e.graphs), e.scheduler);
+    BOOST_TEST(spec.host.async == e.async);
+    const std::string own = "workload.instances=[{name: a, scheduler: {preset: " + e.scheduler + "}}]";
+    BOOST_TEST(with({own}).host.name == e.host);
+  }
+  BOOST_TEST((with({"workload.host.preset=vllm_2023_eager"}).cudagraph.mode == GraphMode::none));
+  BOOST_TEST((with({"workload.cudagraph.mode=none"}).cudagraph.mode == GraphMode::none));
+}
+
+BOOST_AUTO_TEST_CASE(an_eager_engine_keeps_the_memory_of_its_graphs) {
+  using workload::inference::ServingSpec;
+  Scratch scratch;
+  const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
+  const auto reserved = [&](const std::vector<std::string>& sets) {
+    return scratch.load(serving, sets).spec<ServingSpec>().memory.engine_reserved_bytes;
+  };
+  const Bytes others = reserved({});
+  const std::string graphs = "workload.cudagraph.reserved_bytes=600000000";
+  BOOST_TEST(reserved({graphs}) == others + 600000000u);
+  BOOST_TEST(reserved({graphs, "workload.cudagraph.mode=none"}) == others);
+}

@@ -58,13 +58,14 @@ def test_a_configuration_beside_the_table_is_read(place, tmp_path):
 
 
 def test_engines_have_the_host_of_the_nearest_version():
-    host = serving_engines.host_of
-    assert host("vllm", "0.0.1") == host("vllm", "0.2.7") == {"preset": "vllm_2023_eager"}
-    assert host("vllm", "0.12.0") == host("vllm", "") and host("vllm", "0.12.0")["async"] is False
-    assert "async" not in host("vllm", "0.14.1") and host("vllm", "0.14.1") == host("vllm", "0.26.1rc1")
+    presets = serving_engines.presets_of
+    assert presets("vllm", "0.0.1") == presets("vllm", "0.2.7") == ("vllm_v0", "vllm_2023_eager")
+    assert presets("vllm", "0.7.2") == ("vllm_v0", "vllm_v0")
+    assert presets("vllm", "0.12.0") == presets("vllm", "") == ("vllm", "vllm_v1_sync")
+    assert presets("vllm", "0.14.1") == presets("vllm", "0.26.1rc1") == ("vllm", "vllm_v1")
     names = {"vLLM 0.12.0": "0.12", "vLLM v0.15.1 (nightly)": "0.15", "vLLM V1 (April 2025)": "", "SGLang 43124cd + Mooncake 6e3a11b": "", "TRT-LLM 1.0": "1.0"}
     assert {name: serving_engines.version_of(name) for name in names} == names
-    assert workload(PAGE)["host"] == host("vllm", "0.12.0")
+    assert workload(PAGE)["host"] == {"preset": "vllm_v1_sync"}
 
 
 @pytest.mark.parametrize("columns, requests", [

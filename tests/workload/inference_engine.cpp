@@ -105,13 +105,17 @@ BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
   // attention is launched with the layer's other kernels. A synchronous host launches nothing before the pass before is over.
   const Time launches = Time::ms(5) * 6;
   struct Launched {
-    const char* graphs;
+    const char *graphs, *key;  // of the host's time
     bool prompt, decodes;
   };
-  for (const Launched& mode : {Launched{"{mode: full}", true, false},
-                               {"{mode: piecewise}", true, true},
-                               {"{mode: none}", true, true},
-                               {"{mode: full, max_tokens: 1}", true, true}}) {
+  for (const Launched& mode : {Launched{"{mode: full}", "layer_us", true, false},
+                               {"{mode: piecewise}", "layer_us", true, true},
+                               {"{mode: none}", "eager_layer_us", true, true},
+                               {"{mode: none}", "layer_us", false, false},
+                               {"{mode: decode}", "eager_layer_us", true, false},
+                               {"{mode: decode, max_tokens: 1}", "eager_layer_us", true, true},
+                               {"{mode: full, max_tokens: 1}", "layer_us", true, true},
+                               {"{mode: full}", "eager_layer_us", false, false}}) {
     BOOST_TEST_INFO_SCOPE(mode.graphs);
     const std::vector<std::string> sets{"workload.requests={count: 2, prompt_tokens: 100, output_tokens: 4}",
                                         "workload.scheduler.max_in_flight=1",
@@ -119,7 +123,7 @@ BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
     ServingBench graphs(serving_scenario(sets));
     graphs.run();
     std::vector<std::string> with_host = sets;
-    with_host.push_back("workload.host={preset: none, layer_us: 5000}");
+    with_host.push_back(std::string("workload.host={preset: none, ") + mode.key + ": 5000}");
     ServingBench bench(serving_scenario(with_host));
     bench.run();
     const std::vector<Time> alone = gaps(graphs), took = gaps(bench);
@@ -233,4 +237,15 @@ BOOST_AUTO_TEST_CASE(waits_are_those_of_a_queue) {
     BOOST_TEST(load == rho, boost::test_tools::tolerance(0.01));
     BOOST_TEST(waited / kRequests == load * s.seconds() / (2 * (1 - load)), boost::test_tools::tolerance(0.03));
   }
+}
+
+BOOST_AUTO_TEST_CASE(one_process_takes_requests_one_by_one) {
+  ServingBench bench(serving_scenario({"workload.requests={count: 3, prompt_tokens: 100, output_tokens: 2}",
+                                       "workload.host={preset: none, request_us: 700}", "workload.client_us=300"}));
+  bench.run();
+  for (std::size_t i = 0; i < bench.served.size(); ++i)
+    BOOST_TEST(bench.served[i].times.queued.fs() == Time::us(300 + 700 * (i + 1)).fs(), "request " << i);
+  // Clients do not wait for each other.
+  BOOST_TEST((bench.records.named("Client_Request_Req[2]").end == Time::us(300)));
+  BOOST_TEST((bench.records.named("Host_Request_Req[2]").start == Time::us(300 + 2 * 700)));
 }

@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(host_time_is_the_api_server_and_the_preparation_of_each_chu
 BOOST_AUTO_TEST_CASE(kernels_that_wait_for_their_launch_wait_for_the_host) {
   const std::vector<std::string> eager{"workload.cudagraph.mode=none"};
   const Served none = serve(eager)[0];
-  const Served slow = serve({eager[0], "workload.host={preset: none, layer_us: 5000}"})[0];
+  const Served slow = serve({eager[0], "workload.host={preset: none, eager_layer_us: 5000}"})[0];
   // Six launches of 5 ms; all kernels but those of the last layer are hidden behind them.
   BOOST_TEST((part(slow, TtftPart::host) + part(slow, TtftPart::prefill_kernels)).fs() == ttft(slow).fs());
   BOOST_TEST(part(slow, TtftPart::prefill_kernels).fs() == ttft(none).fs());

@@ -5,14 +5,23 @@
 
 namespace railyard::workload::inference {
 
-ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, bool names_requests, Executor& executor,
-                     ApiServerClient& client)
+namespace {
+
+constexpr std::size_t kReceiver = 0;  ///< stream
+
+}  // namespace
+
+ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
+                     Executor& executor, ApiServerClient& client)
     : source_(std::move(source)),
       host_(host),
+      client_time_(client_time),
       names_requests_(names_requests),
       executor_(executor),
       client_(client),
-      rank_(executor.add_host("api_server", 0)) {}
+      rank_(executor.add_host("api_server", 0)) {
+  rank_.add_stream("");
+}
 
 void ApiServer::schedule_arrival() {
   const std::optional<Time> next = source_->next_arrival();
@@ -49,12 +58,21 @@ void ApiServer::arrive() {
   free_streams_.pop_back();
   executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
+  if (client_time_ == Time()) {
+    receive(request);
+    return;
+  }
+  tell(request, RequestPhase::host);
+  executor_.host(rank_, rank_.stream(live.stream), client_time_, label(request, kSend, 0), *this);
+}
+
+void ApiServer::receive(std::uint32_t request) {
   if (host_.request() == Time()) {
     enter(request);
     return;
   }
-  tell(request, RequestPhase::host);
-  executor_.host(rank_, rank_.stream(live.stream), host_.request(), label(request, kReceive, 0), *this);
+  if (client_time_ == Time()) tell(request, RequestPhase::host);
+  executor_.host(rank_, rank_.stream(kReceiver), host_.request(), label(request, kReceive, 0), *this);
 }
 
 void ApiServer::enter(std::uint32_t request) {
@@ -132,7 +150,8 @@ JobLabel ApiServer::label(std::uint32_t request, What what, std::uint32_t token)
 
 std::string ApiServer::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  std::string name = f.what == kReceive   ? "Host_Request"
+  std::string name = f.what == kSend      ? "Client_Request"
+                     : f.what == kReceive ? "Host_Request"
                      : f.what == kForward ? "Host_Forward"
                                           : fmt::format("Host_Token[{}]", f.token - 1);
   if (names_requests_) name += fmt::format("_Req[{}]", f.request);
@@ -146,6 +165,7 @@ Recorded ApiServer::recorded(std::uint64_t arguments) const {
 void ApiServer::on_job_done(const Job& job) {
   const auto f = job.label().as<Fields>();
   switch (f.what) {
+    case kSend: receive(f.request); break;
     case kReceive: enter(f.request); break;
     case kForward: client_.on_forwarded(f.request); break;
     default: delivered(f.request); break;

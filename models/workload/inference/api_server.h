@@ -1,6 +1,8 @@
-// The API server of a serving engine, between clients and the engine. A request comes from its source and enters the
-// engine's queue after the host's time for a request. Each token reaches the client after the host's time for a token. A
-// request is done when it has left the engine and the client has all its tokens.
+// The API server of a serving engine, between clients and the engine. A request comes from its source, reaches the
+// server after the client's time for a request, and enters the engine's queue after the host's time for a request. The
+// server is one process (vLLM's default, --api-server-count 1): it takes requests one after the other, so requests that
+// arrive together enter the queue one by one. Each token reaches the client after the host's time for a token. A request
+// is done when it has left the engine and the client has all its tokens.
 //
 // State is kept only for requests on their way, and passed to the sinks when a request is done.
 #pragma once
@@ -52,9 +54,10 @@ class ApiServerClient {
 
 class ApiServer : private JobClient, private JobNamer, private transport::CalendarClient {
  public:
+  /// @param client_time     of the load generator, before the server has a request
   /// @param names_requests  names of jobs contain the request
-  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, bool names_requests, Executor& executor,
-            ApiServerClient& client);
+  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
+            Executor& executor, ApiServerClient& client);
 
   void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
   void follow(RequestListener& listener) { listener_ = &listener; }
@@ -90,7 +93,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
     std::uint32_t known = 0;  ///< tokens that the engine has produced
     bool has_left = false;    ///< the engine
   };
-  enum What : std::uint8_t { kReceive, kDeliver, kForward };
+  enum What : std::uint8_t { kSend, kReceive, kDeliver, kForward };
   struct Fields {
     std::uint32_t request;
     std::uint32_t what : 2;
@@ -99,6 +102,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
   void schedule_arrival();
   void arrive();
+  void receive(std::uint32_t request);
   void enter(std::uint32_t request);
   void delivered(std::uint32_t request);
   void finish(std::uint32_t request);
@@ -106,18 +110,20 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
   void on_job_done(const Job& job) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
-  // Host_Request: from a request's arrival until it is queued. Host_Forward: until it is in the second queue. Host_Token[i]:
-  // delivery of token i. All with _Req[r], if names contain the request.
+  // Client_Request: from a request's arrival until the server has it. Host_Request: from then until it is queued.
+  // Host_Forward: until it is in the second queue. Host_Token[i]: delivery of token i. All with _Req[r], if names contain the
+  // request.
   std::string name(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t arguments) const override;
 
   std::unique_ptr<RequestSource> source_;
   Host host_;
+  Time client_time_;
   bool names_requests_;
   Executor& executor_;
   ApiServerClient& client_;
-  Rank& rank_;  ///< with one stream for each request on its way
+  Rank& rank_;  ///< with the stream of the process that receives requests, and one for each request on its way
   std::vector<std::size_t> free_streams_;
   std::unordered_map<std::uint32_t, Live> live_;
   std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;

@@ -90,9 +90,10 @@ Pass Engine::plan(Iteration& iteration) {
   }
   iteration.prompts = static_cast<std::uint32_t>(batch.chunks.size());
   iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
-  iteration.padded_tokens = spec_.graphs.padded(batch.tokens());
+  const bool has_prompts = !batch.chunks.empty();
+  iteration.padded_tokens = spec_.graphs.padded(has_prompts, batch.tokens());
   Pass pass = plan_pass(instance_, batch, spec_.host, iteration.padded_tokens);
-  if (spec_.graphs.launches_layers(!batch.chunks.empty(), batch.tokens())) pass.launch = spec_.host.layer();
+  pass.launch = spec_.host.layer(spec_.graphs.launch(has_prompts, batch.tokens()));
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
     pass.index = batch.chunks.front().index;

@@ -27,7 +27,6 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   timer_.set_libraries(engine.attention, engine.block_scaled_products);
-  const bool launches = host.step(1) != Time() || host.layer() != Time();
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < mapping.pp; ++p) {
@@ -37,7 +36,7 @@ Instance::Instance(const std::string& name, const transformer::ModelShape& model
       const std::uint32_t r = p * mapping.tp + t;
       Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), *gpus[r]);
       for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
-      if (t == 0 && launches) rank.add_stream("host");
+      if (t == 0 && host.is_modelled()) rank.add_stream("host");
       ranks.push_back(&rank);
     }
   }

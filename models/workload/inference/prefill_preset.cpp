@@ -49,6 +49,7 @@ ServingSpec as_serving(const PrefillSpec& spec) {
   serving.instances = {prefill, decode};
 
   serving.memory.memory_limit_ratio = spec.memory_limit_ratio;
+  serving.cudagraph.mode = spec.host.cudagraph;
   serving.cudagraph.pads = false;
   serving.host = spec.host;
   serving.pp_send = spec.pp_send;

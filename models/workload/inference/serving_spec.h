@@ -20,8 +20,8 @@ namespace railyard::workload::inference {
 /// Memory for KV cache, of an instance.
 struct KvMemory {
   double memory_limit_ratio = 0.9;  ///< of the memory that CUDA sees
-  /// Fitted to the block counts of seven vLLM servers (tests/workload/inference_kv_memory.cpp), all within 1.2 %. vLLM
-  /// counts blocks before it captures CUDA graphs, so their memory is not included.
+  /// Fitted to the block counts of seven vLLM servers (tests/workload/inference_kv_memory.cpp), all within 1.2 %. Their
+  /// versions count blocks before they capture CUDA graphs, so the default does not include these.
   Bytes engine_reserved_bytes = 810'000'000;
 };
 
@@ -62,6 +62,8 @@ struct ServingSpec {
   KvMemory memory;
   CudaGraphs cudagraph;
   Host host;
+  /// Of the load generator, for each request before the API server has it; in the client's latencies.
+  double client_us = 0;
   PpSend pp_send = PpSend::shard;
   HandoffGrain handoff = HandoffGrain::fetched;  ///< of two instances
   FirstToken first_token = FirstToken::prefill;  ///< of two instances

@@ -296,18 +296,34 @@ PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
   return load_named("pcie_switches", which, pcie_switch_record());
 }
 
-workload::Host load_host(const std::string& preset) {
-  using workload::Host;
+workload::Host load_host(const std::string& preset, Cpu cpu, bool streams) {
+  struct Host : workload::Host {
+    double stream_us = 0;
+    std::vector<collective::EagerCall> eager_layer;
+  };
   Record<Host> r;
   r.add("async", &Host::async, "the host prepares a step while the previous step runs").required();
   r.add("step_us", &Host::step_us, "time per step").range(0, kLongestHostUs).required();
   r.add("sequence_us", &Host::sequence_us, "time per sequence of a step").range(0, kLongestHostUs).required();
-  r.add("layer_us", &Host::layer_us, "time per layer whose kernels are launched one by one")
+  r.add("stream_us", &Host::stream_us, "time per sequence of a step whose token the engine hands to a client")
       .range(0, kLongestHostUs)
       .required();
-  r.add("request_us", &Host::request_us, "time before a request is queued").range(0, kLongestHostUs).required();
+  r.choice("cudagraph", &Host::cudagraph, words_of(workload::kGraphModeNames), "batches that the engine captures")
+      .required();
+  r.add("layer_us", &Host::layer_us, "time per layer whose attention is launched between graphs")
+      .range(0, kLongestHostUs)
+      .required();
+  r.list("eager_layer", &Host::eager_layer, eager_call_record("time per layer"),
+         "time per layer whose kernels are launched one by one, by CPU; the first one that fits applies")
+      .required();
+  r.add("request_us", &Host::request_us, "time of the API server for a request").range(0, kLongestHostUs).required();
   r.add("token_us", &Host::token_us, "time before the client has a token").range(0, kLongestHostUs).required();
-  return load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
+  Host host = load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
+  collective::Engine launches;
+  launches.eager_call = host.eager_layer;
+  if (streams) host.sequence_us += host.stream_us;
+  host.eager_layer_us = launches.eager_call_us(cpu);
+  return host;
 }
 
 EngineSheet load_engine(const DatasheetName& which) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/cpu.h"
 #include "base/input_error.h"
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/datasheets/engine_record.h"
@@ -33,8 +34,9 @@ platforms::IbSwitchDatasheet load_ib_switch(const DatasheetName& which);
 /// The protocol of a GPU's NVLink generation; errors refer to the GPU's name.
 platforms::NvLinkProtocol load_nvlink_protocol(std::uint32_t generation, DatasheetName gpu);
 platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
-/// Preset of the host software of a serving engine.
-workload::Host load_host(const std::string& preset);
+/// Preset of the host software of a serving engine, on a CPU.
+/// @param streams  clients get each token when it is made
+workload::Host load_host(const std::string& preset, Cpu cpu, bool streams);
 /// Kernels and rules of a serving engine, or of NCCL.
 EngineSheet load_engine(const DatasheetName& which);
 /// A software stack for training.

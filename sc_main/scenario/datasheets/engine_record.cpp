@@ -39,22 +39,6 @@ std::vector<Form<std::optional<PullKernel>>> kernel_forms() {
           {"push", {}, [](std::optional<PullKernel>& kernel) { return &kernel; }}};
 }
 
-Record<EagerCall> eager_call_record() {
-  constexpr double kMostUs = 1e6;
-  Record<EagerCall> r;
-  r.custom(
-       "cpus", "CPUs of the servers, by the board's cpu", "list of words",
-       [] {
-         return list_schema({{"enum", kCpuNames}});
-       },
-       [](EagerCall& call, const Node& node, const std::string& path) {
-         for (const std::size_t cpu : read_choices(kCpuNames, node, path)) call.cpus.push_back(static_cast<Cpu>(cpu));
-       })
-      .fallback("all");
-  r.add("us", &EagerCall::us, "time of a call").above(0, kMostUs).required();
-  return r;
-}
-
 template <class Kernel>
 Field& add_architectures(Record<Kernel>& r) {
   return r.custom(
@@ -102,6 +86,22 @@ M EngineSheet::*of_sheet(M Engine::*member) {
 
 }  // namespace
 
+Record<EagerCall> eager_call_record(const char* doc) {
+  constexpr double kMostUs = 1e6;
+  Record<EagerCall> r;
+  r.custom(
+       "cpus", "CPUs of the servers, by the board's cpu", "list of words",
+       [] {
+         return list_schema({{"enum", kCpuNames}});
+       },
+       [](EagerCall& call, const Node& node, const std::string& path) {
+         for (const std::size_t cpu : read_choices(kCpuNames, node, path)) call.cpus.push_back(static_cast<Cpu>(cpu));
+       })
+      .fallback("all");
+  r.add("us", &EagerCall::us, doc).above(0, kMostUs).required();
+  return r;
+}
+
 Record<EngineSheet> engine_record() {
   Record<EngineSheet> r;
   r.choice("attention", &EngineSheet::attention, words_of(gpu::kAttentionLibraryNames),
@@ -110,7 +110,7 @@ Record<EngineSheet> engine_record() {
   r.list("block_scaled_products", of_sheet(&Engine::block_scaled_products), block_scaled_record(),
          "products of fp8 weights with a scale for each block of 128 x 128; the first one for the GPU applies")
       .fallback("[]: cuBLAS");
-  r.list("eager_call", of_sheet(&Engine::eager_call), eager_call_record(),
+  r.list("eager_call", of_sheet(&Engine::eager_call), eager_call_record("time of a call"),
          "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies")
       .required();
   r.list("all_reduce", of_sheet(&Engine::all_reduce), all_reduce_record(),

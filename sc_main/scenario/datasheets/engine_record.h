@@ -1,4 +1,4 @@
-// The table of keys of a serving engine's datasheet (platforms/datasheets/engines).
+// The table of keys of a serving engine's datasheet (platforms/datasheets/engines), and of times of its host by CPU.
 #pragma once
 
 #include "collective/engine.h"
@@ -12,5 +12,7 @@ struct EngineSheet : collective::Engine {
 };
 
 Record<EngineSheet> engine_record();
+/// @param doc  what takes the time
+Record<collective::EagerCall> eager_call_record(const char* doc);
 
 }  // namespace railyard::scenario

@@ -55,7 +55,7 @@ Record<PrefillSection> prefill_record() {
   r.add("library", &PrefillSection::library,
         "serving engine of both groups: datasheet of its collectives and attention kernels, shipped or a file")
       .is_path(Field::Path::unless_name);
-  r.nested("host", &PrefillSection::written_host, host_record(), "host software of the serving engine of each group");
+  r.nested("host", &PrefillSection::written_host, host_record("vllm_v1"), "host software of the serving engine of each group");
   r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
           "how the model is split over the prefill group")
       .required();
@@ -83,7 +83,7 @@ PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
                       "a request of " + std::to_string(tokens) + " tokens, prompt and answer, exceeds the context of " +
                           model.name + "; accepted: up to " + std::to_string(served.context_tokens));
   }
-  spec.host = resolve_host(written.written_host);
+  spec.host = resolve_host(written.written_host, "vllm_v1", machine.board.cpu);
   spec.engine = load_engine({written.library, "workload.library", place_of(source.root, "workload.library")});
   for (Mapping* mapping : {&spec.prefill, &spec.decode})
     mapping->profile = load_profile(compute, model, mapping->tp, source);

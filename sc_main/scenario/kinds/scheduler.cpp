@@ -1,5 +1,8 @@
 #include "sc_main/scenario/kinds/scheduler.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/input_error.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/table/node.h"
@@ -26,6 +29,20 @@ SchedulerSpec vllm(const gpu::GpuDatasheet& gpu) {
   return spec;
 }
 
+/// vLLM 0.4 to 0.8, engine V0 (core/scheduler.py, config.py, engine/arg_utils.py of v0.6): prompts first and whole, in
+/// batches without decodes; 1 % of the blocks stays free. Its budget is the longest sequence of the model, at least 2048
+/// tokens; 8192 is that of Llama 3.
+SchedulerSpec vllm_v0(const gpu::GpuDatasheet&) {
+  SchedulerSpec spec;
+  spec.max_batched_tokens = 8192;
+  spec.max_seqs = 256;
+  spec.chunked_prefill = false;
+  spec.mix = BatchMix::prefill_first;
+  spec.prefix_caching = false;
+  spec.watermark_ratio = 0.01;
+  return spec;
+}
+
 /// SGLang (server_args.py): prompts alone, in chunks by GPU memory.
 SchedulerSpec sglang(const gpu::GpuDatasheet& gpu) {
   SchedulerSpec spec;
@@ -48,10 +65,19 @@ SchedulerSpec trtllm(const gpu::GpuDatasheet&) {
 }
 
 struct Preset {
-  const char* name;
+  const char *name, *host, *library;
   SchedulerSpec (*make)(const gpu::GpuDatasheet&);
 };
-constexpr Preset kPresets[] = {{"vllm", vllm}, {"sglang", sglang}, {"trtllm", trtllm}};
+constexpr Preset kPresets[] = {{"vllm", "vllm_v1", "vllm", vllm},
+                               {"vllm_v0", "vllm_v0", "vllm", vllm_v0},
+                               {"sglang", "sglang", "sglang", sglang},
+                               {"trtllm", "trtllm", "trtllm", trtllm}};
+
+/// @pre the name was read with scheduler_record()
+const Preset& preset_of(const std::string& name) {
+  return *std::find_if(std::begin(kPresets), std::end(kPresets),
+                       [&](const Preset& preset) { return name == preset.name; });
+}
 
 template <class T>
 void take(T& to, const std::optional<T>& written) {
@@ -88,10 +114,10 @@ Record<SchedulerSection> scheduler_record() {
       .fallback("from the preset");
   r.add("max_batched_tokens", &S::max_batched_tokens, "most tokens in a batch")
       .range(1, 1 << 20)
-      .fallback("vllm: 8192 with 70 GiB or more, except A100, else 2048; sglang: by memory; trtllm: 8192");
+      .fallback("vllm: 8192 with 70 GiB or more, except A100, else 2048; sglang: by memory; others: 8192");
   r.add("max_seqs", &S::max_seqs, "most requests that run at once")
       .range(1, 1 << 20)
-      .fallback("vllm: 1024 with 70 GiB or more, except A100, else 256; sglang, trtllm: 2048");
+      .fallback("vllm: 1024 with 70 GiB or more, except A100, else 256; vllm_v0: 256; sglang, trtllm: 2048");
   r.add("max_model_len", &S::max_model_len,
         "most tokens of a request, prompt and answer; a longer request is refused. At most the context of the model's "
         "config")
@@ -124,22 +150,24 @@ Record<SchedulerSection> scheduler_record() {
   return r;
 }
 
+std::string scheduler_preset(const SchedulerSection& written) { return written.preset.value_or(kPresets[0].name); }
+
+std::string host_of_scheduler(const std::string& preset) { return preset_of(preset).host; }
+
 void resolve_engine(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
                     const std::string& key, const Source& source) {
-  instance.scheduler_preset = own.preset.value_or(common.preset.value_or(kPresets[0].name));
+  instance.scheduler_preset = own.preset.value_or(scheduler_preset(common));
   const std::string library_key = (own.library ? key : "workload") + ".scheduler.library";
-  const EngineSheet sheet = load_engine({own.library.value_or(common.library.value_or(instance.scheduler_preset)),
-                                         library_key, place_of(source.root, library_key)});
+  const char* const library = preset_of(instance.scheduler_preset).library;
+  const EngineSheet sheet = load_engine(
+      {own.library.value_or(common.library.value_or(library)), library_key, place_of(source.root, library_key)});
   instance.engine = sheet;
   instance.rules = sheet.rules;
 }
 
 void resolve_scheduler(InstanceSpec& instance, const SchedulerSection& common, const SchedulerSection& own,
                        const SchedulerSetting& setting, const std::string& key, const Source& source) {
-  for (const Preset& preset : kPresets) {
-    if (instance.scheduler_preset != preset.name) continue;
-    instance.scheduler = preset.make(setting.gpu);
-  }
+  instance.scheduler = preset_of(instance.scheduler_preset).make(setting.gpu);
   SchedulerSpec& spec = instance.scheduler;
   apply(spec, common);
   apply(spec, own);

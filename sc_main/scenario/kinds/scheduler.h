@@ -24,6 +24,10 @@ struct SchedulerSection {
 };
 
 Record<SchedulerSection> scheduler_record();
+/// The written preset, or the default.
+std::string scheduler_preset(const SchedulerSection& written);
+/// The preset of the host software that belongs to a preset of the scheduler.
+std::string host_of_scheduler(const std::string& preset);
 
 /// What presets depend on.
 struct SchedulerSetting {

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
@@ -14,7 +15,7 @@
 
 namespace railyard::scenario {
 
-using workload::inference::CudaGraphs;
+using workload::GraphMode;
 using workload::inference::InstanceSpec;
 using workload::inference::KvBlocks;
 using workload::inference::QueuePolicy;
@@ -35,11 +36,19 @@ struct InstanceSection {
   SchedulerSection scheduler;
 };
 
+struct GraphSection {
+  std::optional<GraphMode> mode;
+  std::uint32_t max_tokens = 512;
+  Bytes reserved_bytes = 0;
+};
+
 struct ServingSection : ServingSpec {
   ServingRequestsSection written_requests;
   std::vector<InstanceSection> written_instances;
   SchedulerSection scheduler;
+  GraphSection graphs;
   HostSection written_host;
+  bool streams = true;
   std::optional<std::uint32_t> kv_blocks;
   std::optional<workload::inference::HandoffGrain> written_handoff;
 };
@@ -85,19 +94,33 @@ Record<ServingSection> serving_record() {
         "largest share of the memory visible to CUDA that the engine fills")
       .above(0, 1);
   r.add("engine_reserved_bytes", memory(&Memory::engine_reserved_bytes),
-        "memory of the engine beside weights, activations and KV cache: CUDA context, graphs, workspaces")
+        "memory of the engine beside weights, activations and KV cache: CUDA context, workspaces")
       .range(0, 1e12);
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank, including one reserved block")
       .range(2, kMostBlocks)
       .fallback("as many as memory holds");
-  Record<CudaGraphs> graphs;
-  graphs.choice("mode", &CudaGraphs::mode, {"full", "piecewise", "none"},
-                "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
-                "attention is captured, and the host launches attention in each layer; none: the host launches all "
-                "kernels");
-  graphs.add("max_tokens", &CudaGraphs::max_tokens, "tokens of the largest captured batch").range(1, 1 << 20);
-  r.nested("cudagraph", &Section::cudagraph, graphs, "CUDA graphs: captured batches are padded to the next size");
-  r.nested("host", &Section::written_host, host_record(), "host software of the serving engine");
+  Record<GraphSection> graphs;
+  graphs
+      .choice("mode", &GraphSection::mode, words_of(workload::kGraphModeNames),
+              "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
+              "attention is captured, and the host launches attention in each layer; decode: a batch of decodes is one "
+              "graph, and the host launches all kernels of other batches; none: the host launches all kernels")
+      .fallback("from the host's preset");
+  graphs.add("max_tokens", &GraphSection::max_tokens, "tokens of the largest captured batch").range(1, 1 << 20);
+  graphs
+      .add("reserved_bytes", &GraphSection::reserved_bytes,
+           "memory of the graphs, unless mode is none. vLLM sets it aside before it counts KV blocks since v0.21; "
+           "before, it captures into memory that it leaves free")
+      .range(0, 1e12);
+  r.nested("cudagraph", &Section::graphs, graphs, "CUDA graphs: captured batches are padded to the next size");
+  r.nested("host", &Section::written_host, host_record("of the scheduler's preset: vllm_v1, vllm_v0, sglang, trtllm"),
+           "host software of the serving engine");
+  r.add("stream", &Section::streams,
+        "clients get each token when it is made; false: whole answers, as in offline runs, which saves the host time of "
+        "handing out tokens where the preset has it");
+  r.add("client_us", &ServingSpec::client_us,
+        "time of the client (load generator) for a request, before the API server has it; part of its latencies")
+      .range(0, kLongestHostUs);
   r.choice("pp_send", &ServingSpec::pp_send, {"shard", "full"},
            "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole "
            "activation");
@@ -209,7 +232,12 @@ void check_context(const ServingRequests& requests, const InstanceSpec& instance
 
 ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
-  spec.host = resolve_host(written.written_host);
+  std::string engine = scheduler_preset(written.scheduler);
+  if (!written.scheduler.preset && !written.written_instances.empty())
+    engine = scheduler_preset(written.written_instances.front().scheduler);
+  spec.host = resolve_host(written.written_host, host_of_scheduler(engine), setting.machine.board.cpu, written.streams);
+  spec.cudagraph = {written.graphs.mode.value_or(spec.host.cudagraph), written.graphs.max_tokens};
+  if (spec.cudagraph.mode != GraphMode::none) spec.memory.engine_reserved_bytes += written.graphs.reserved_bytes;
   const ServingRequests requests =
       resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
   spec.requests = requests.make_source;
