@@ -337,10 +337,14 @@ BOOST_AUTO_TEST_CASE(fused_experts_of_one_token_are_as_measured) {
     std::uint64_t hidden, width;
     double us;
   };
-  for (const Row& row : {Row{"A100-SXM4-80GB", 2, 4096, 14336, 454.1}, {"A100-SXM4-80GB", 2, 4096, 1792, 81.0},
-                         {"A100-SXM4-80GB", 8, 2048, 768, 61.7},       {"A100-SXM4-80GB", 8, 4096, 384, 75.9},
-                         {"A100-SXM4-80GB", 8, 7168, 256, 99.9},       {"A100-SXM4-80GB", 8, 7168, 1024, 256.0},
-                         {"H100-SXM5-80GB", 2, 4096, 7168, 141.0},     {"H100-SXM5-80GB", 8, 7168, 512, 96.8},
+  for (const Row& row : {Row{"A100-SXM4-80GB", 2, 4096, 14336, 454.1},
+                         {"A100-SXM4-80GB", 2, 4096, 1792, 81.0},
+                         {"A100-SXM4-80GB", 8, 2048, 768, 61.7},
+                         {"A100-SXM4-80GB", 8, 4096, 384, 75.9},
+                         {"A100-SXM4-80GB", 8, 7168, 256, 99.9},
+                         {"A100-SXM4-80GB", 8, 7168, 1024, 256.0},
+                         {"H100-SXM5-80GB", 2, 4096, 7168, 141.0},
+                         {"H100-SXM5-80GB", 8, 7168, 512, 96.8},
                          {"H100-SXM5-80GB", 8, 6144, 2560, 312.0}})
     BOOST_TEST(experts_us(gpu_datasheet(row.gpu), row.experts, row.hidden, row.width) + 16 == row.us,
                boost::test_tools::tolerance(0.18));

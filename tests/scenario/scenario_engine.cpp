@@ -148,7 +148,9 @@ BOOST_AUTO_TEST_CASE(host_and_graphs_follow_the_preset_of_the_scheduler) {
   using workload::inference::ServingSpec;
   Scratch scratch;
   const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
-  const auto with = [&](const std::vector<std::string>& sets) { return scratch.load(serving, sets).spec<ServingSpec>(); };
+  const auto with = [&](const std::vector<std::string>& sets) {
+    return scratch.load(serving, sets).spec<ServingSpec>();
+  };
   struct Expected {
     std::string scheduler, host;
     GraphMode graphs;

@@ -53,8 +53,8 @@ struct Problem {
   double weight_bytes = 0, widening_cycles = 0;  // per weight
   double dirty_bytes = 0;                        // that leave L2 for HBM, after a flush
   std::uint32_t sms = 0;
-  std::optional<DeepGemmTile> deepgemm;  // the only tile
-  double walk_seconds = 0;               // of a block of experts down all of K
+  std::optional<DeepGemmTile> deepgemm = std::nullopt;  // the only tile
+  double walk_seconds = 0;                              // of a block of experts down all of K
 };
 
 /// HBM traffic: every operand once. If A and B exceed L2: the mean of this and of what the blocks of tiles of all waves

@@ -70,7 +70,8 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       fabric_(executor.fabric()),
       executor_(executor),
       sides_(make_sides(model, placed)),
-      api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6), spec.names_requests, executor, *this) {
+      api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6), spec.names_requests, executor,
+                  *this) {
   HandoffClient& client = *this;
   if (sides_.size() > 1)
     handoff_.emplace(sides_[0]->instance, sides_[1]->instance, spec.handoff, spec.names_requests, executor, client);

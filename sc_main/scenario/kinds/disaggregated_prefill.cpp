@@ -55,7 +55,8 @@ Record<PrefillSection> prefill_record() {
   r.add("library", &PrefillSection::library,
         "serving engine of both groups: datasheet of its collectives and attention kernels, shipped or a file")
       .is_path(Field::Path::unless_name);
-  r.nested("host", &PrefillSection::written_host, host_record("vllm_v1"), "host software of the serving engine of each group");
+  r.nested("host", &PrefillSection::written_host, host_record("vllm_v1"),
+           "host software of the serving engine of each group");
   r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
           "how the model is split over the prefill group")
       .required();

@@ -17,7 +17,8 @@ Record<HostSection> host_record(const char* otherwise) {
     r.add(key, member, doc).range(0, kLongestHostUs).fallback("from the preset");
   };
   us("step_us", &HostSection::step_us, "time to prepare a step: scheduler, inputs, sampling");
-  us("sequence_us", &HostSection::sequence_us, "additional time of a step, per sequence: inputs, and handing out its token");
+  us("sequence_us", &HostSection::sequence_us,
+     "additional time of a step, per sequence: inputs, and handing out its token");
   us("layer_us", &HostSection::layer_us,
      "time to launch a layer of which all but attention is compiled or captured: batches with prompts, and above the "
      "largest captured size");

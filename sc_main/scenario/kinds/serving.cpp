@@ -115,9 +115,10 @@ Record<ServingSection> serving_record() {
   r.nested("cudagraph", &Section::graphs, graphs, "CUDA graphs: captured batches are padded to the next size");
   r.nested("host", &Section::written_host, host_record("of the scheduler's preset: vllm_v1, vllm_v0, sglang, trtllm"),
            "host software of the serving engine");
-  r.add("stream", &Section::streams,
-        "clients get each token when it is made; false: whole answers, as in offline runs, which saves the host time of "
-        "handing out tokens where the preset has it");
+  r.add(
+      "stream", &Section::streams,
+      "clients get each token when it is made; false: whole answers, as in offline runs, which saves the host time of "
+      "handing out tokens where the preset has it");
   r.add("client_us", &ServingSpec::client_us,
         "time of the client (load generator) for a request, before the API server has it; part of its latencies")
       .range(0, kLongestHostUs);
