@@ -101,7 +101,7 @@ BOOST_FIXTURE_TEST_CASE(blocks_are_those_of_llmservingsim, Files) {
 BOOST_FIXTURE_TEST_CASE(there_is_no_host_time_and_no_padding, Files) {
   const ServingSpec spec = load().spec<ServingSpec>();
   BOOST_TEST(spec.host.name == "none");
-  BOOST_TEST(spec.cudagraph.padded(9) == 9u);
+  BOOST_TEST(spec.cudagraph.padded(false, 9) == 9u);
   BOOST_TEST(spec.instances.front().scheduler.max_in_flight == 1u);
 }
 
