@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import bases, cases, importers, inputs, machines, mutate, outputs, properties, scenarios
+from . import bases, cases, folding, importers, inputs, machines, mutate, outputs, properties, scenarios
 
 
 @dataclass
@@ -102,7 +102,18 @@ class Machines(Target):
         return Attempt(how, checked.commands, failure, folder)
 
 
-TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines)}
+class Folding(Target):
+    name = "folding"
+
+    def tried(self, number: int, folder: pathlib.Path) -> Attempt:
+        platform, scenario, files = folding.scenario(cases.generator(self.name, self.seed, number))
+        bases.write(folder, files | {"s.yaml": scenario})
+        compared = folding.Compared(folder, self.executables / platform, scenario["workload"]["kind"], self.patience_s, self.limit_memory)
+        how, failure = compared.attempt()
+        return Attempt(how, compared.commands, failure, folder)
+
+
+TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines, Folding)}
 
 
 def keeper(options, tell) -> cases.Keeper:

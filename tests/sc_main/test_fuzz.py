@@ -118,3 +118,9 @@ def test_the_checker_finds_what_is_wrong():
     assert [failure.signature for failure in checked.why({"paths": [path]})] == ["a metric without one of its costs is not between nothing and itself"]
     slow, quick = {"class": "tp", "messages": 1, "mean_actual_s": 2e-6, "mean_uncontended_s": 1e-6}, {"class": "kv", "messages": 1, "mean_actual_s": 1e-6, "mean_uncontended_s": 2e-6}
     assert [failure.signature for failure in checked.alone({"traffic": [slow, quick]})] == ["messages of kv faster than alone"]
+
+
+def test_folded_runs_that_say_exact_are(tmp_path):
+    keeper = tried("folding", tmp_path, 24)
+    assert not keeper.failures, kept(keeper)
+    assert keeper.ends["exact, equal"] > 3 and sum(count for how, count in keeper.ends.items() if how.startswith("bounded")) > 3, keeper.ends
