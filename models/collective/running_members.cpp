@@ -69,10 +69,11 @@ transport::Window RunningMembers::destination(std::uint32_t from, const Transfer
   return group_->beyond[member_of(number_of_[first_of_[from] + t.to])];
 }
 
-std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group) {
+NetworkTraffic network_traffic(const CollectiveSpec& spec, const Group& group) {
   const std::unique_ptr<Program> program = make_program(spec, group);
   RunningMembers running;
   running.find(group, *program);
+  NetworkTraffic all;
   std::map<std::pair<transport::Window, transport::Window>, double> bytes;
   Action action;
   for (std::uint32_t number = 0; number < running.size(); ++number) {
@@ -83,12 +84,13 @@ std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, cons
         action.clear();
         program->describe(m, thread, index, action);
         for (const Transfer& t : action.transfers)
-          if (t.kind <= Transfer::Kind::flag && group.server_of(t.to) != group.server_of(m))
+          if (t.kind <= Transfer::Kind::flag && group.server_of(t.to) != group.server_of(m)) {
             bytes[{group.members[m], running.destination(number, t)}] += static_cast<double>(t.range.bytes);
+            all.beyond_next_copy |= running.copies_apart(number, t) > 1;
+          }
       }
   }
-  std::vector<transport::Traffic> all;
-  for (const auto& [pair, sum] : bytes) all.push_back({pair.first, pair.second, spec.traffic_class, sum});
+  for (const auto& [pair, sum] : bytes) all.pairs.push_back({pair.first, pair.second, spec.traffic_class, sum});
   return all;
 }
 

@@ -105,7 +105,12 @@ class RunningMembers {
   std::vector<std::uint32_t> first_on_;  ///< by server: the first number on it or a later one
 };
 
-/// What the members that exist of a folded group send to other servers. @pre as make_program()
-std::vector<transport::Traffic> network_traffic(const CollectiveSpec& spec, const Group& group);
+/// What the members that exist of a folded group send to other servers.
+struct NetworkTraffic {
+  std::vector<transport::Traffic> pairs;
+  bool beyond_next_copy = false;  ///< some of it goes further than to the next copy
+};
+/// @pre as make_program()
+NetworkTraffic network_traffic(const CollectiveSpec& spec, const Group& group);
 
 }  // namespace railyard::collective

@@ -90,7 +90,7 @@ std::vector<RouteOfInterest> CollectiveRun::routes() {
 }
 
 std::vector<transport::Traffic> CollectiveRun::traffic() {
-  return bench_->group().folded() ? bench_->network_traffic() : std::vector<transport::Traffic>();
+  return bench_->group().folded() ? bench_->network_traffic().pairs : std::vector<transport::Traffic>();
 }
 
 std::string CollectiveRun::folded_bound() {
@@ -101,16 +101,19 @@ std::string CollectiveRun::folded_bound() {
           "ranks differ in what they do: links of ranks that are not built are shared by a simpler rule";
       if (machine_.servers().front()->nvswitches.empty())
         bound += ", which leaves out PCIe links that several of them share: times may be a third too short";
+      if (spec().iterations > 1)
+        bound += "; iterations do not overlap, as they do in the whole machine: one takes at most as long as one alone";
       return bound;
     }
-    if (plan.operation == Operation::all_to_all && plan.algorithm == collective::Algorithm::direct)
-      return "messages to different servers cross the links in another order";
     const std::uint64_t parts = std::uint64_t(bench_->ranks()) * plan.channels;
     if (plan.operation != Operation::send_recv && bytes % parts != 0)
       return fmt::format(
           "{} bytes are not a multiple of {}, ranks times channels: each rank counts as the one with most", bytes,
           parts);
   }
+  if (bench_->network_traffic().beyond_next_copy)
+    return "messages to different servers cross the links in another order, and spines as messages to the next server "
+           "do";
   if (gpus_.size() > ranks_of_a_copy()) return "servers that events slow, and the others, have rings of their own";
   return {};
 }

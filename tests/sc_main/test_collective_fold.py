@@ -43,7 +43,6 @@ def refused(result, why):
     ("all_reduce", {"algorithm": "hierarchical", "library": "trtllm"}),
     ("all_gather", {}),
     ("reduce_scatter", {"iterations": 2}),
-    ("all_to_all", {}),
     ("send_recv", {}),
     ("all_gather", {"ranks_per_server": 3, "sizes_bytes": [9 << 20]}),
     ("all_gather", {"ranks": 24, "sizes_bytes": [9 << 20]})])
@@ -98,10 +97,35 @@ def test_a_rank_that_runs_for_its_server_may_consume_before_others_send(tmp_path
     assert ratios(whole, part) == pytest.approx([1], rel=0.04)  # whole trains take turns, also in the whole machine
 
 
-def test_an_all_to_all_without_pxn_has_another_order(tmp_path):
-    whole, part = both(tmp_path, scenario(tmp_path, 4, "all_to_all", algorithm="direct"))
+@pytest.mark.parametrize("algorithm", ["direct", "pxn"])
+def test_messages_to_several_servers_have_another_order(tmp_path, algorithm):
+    whole, part = both(tmp_path, scenario(tmp_path, 4, "all_to_all", algorithm=algorithm))
     assert ratios(whole, part) == pytest.approx([1] * 3, rel=5e-3)
-    assert "another order" in summary(part)["simulation"]["bound"]
+    told = summary(part)["simulation"]
+    assert not told["exact"] and "another order" in told["bound"]
+
+
+def test_several_nics_that_send_to_one_are_not_exact(tmp_path):
+    """Two servers: each GPU sends to all of the other one, and pairs of GPUs share a NIC. In a ring each NIC has one sender."""
+    machine = ONE_SWITCH | {"nic": {"per_server": 4}}
+    for algorithm, exact in (("two_shot", False), ("ring", True)):
+        folder = tmp_path / algorithm
+        folder.mkdir()
+        path = scenario(folder, 2, machine=machine, algorithm=algorithm, sizes_bytes=[1 << 20])
+        succeed("dgx_h100", path, "--out", folder / "out", "--quiet", "--set", "simulation.fold=require")
+        told = summary(folder / "out")["simulation"]
+        assert told["exact"] == exact and ("several NICs meet" in told["bound"]) != exact, told
+
+
+def test_repeated_chains_take_at_most_as_long_as_one_alone(tmp_path):
+    """In the whole machine the next broadcast begins while the last one still passes through other servers."""
+    path = scenario(tmp_path, 4, "broadcast", algorithm="ring", sizes_bytes=[1024], in_graph=True)
+    alone, _ = both(tmp_path, path)
+    once = float(rows(alone / "collectives.csv")[0]["time_us"])
+    whole, part = both(tmp_path, path, "--set", "workload.iterations=5")
+    times = [float(rows(folder / "collectives.csv")[0]["time_us"]) for folder in (whole, part)]
+    assert times[0] < times[1] <= once
+    assert "iterations do not overlap" in summary(part)["simulation"]["bound"]
 
 
 def test_gpus_without_multicast_agree(tmp_path):

@@ -50,13 +50,16 @@ CollectiveBench::CollectiveBench(const CollectiveBenchSpec& spec, const std::vec
       communicator_(spec.members.empty() ? Communicator(ranks, 0, request_of(spec), executor.fabric())
                                          : Communicator(ranks, 0, spec.members, request_of(spec), executor.fabric())) {}
 
-std::vector<transport::Traffic> CollectiveBench::network_traffic() {
-  std::vector<transport::Traffic> all;
-  for (const Bytes bytes : spec_.sizes)
-    for (transport::Traffic& between : collective::network_traffic(plan(bytes), group())) {
+collective::NetworkTraffic CollectiveBench::network_traffic() {
+  collective::NetworkTraffic all;
+  for (const Bytes bytes : spec_.sizes) {
+    collective::NetworkTraffic of_size = collective::network_traffic(plan(bytes), group());
+    all.beyond_next_copy |= of_size.beyond_next_copy;
+    for (transport::Traffic& between : of_size.pairs) {
       between.bytes *= spec_.iterations;
-      all.push_back(between);
+      all.pairs.push_back(between);
     }
+  }
   return all;
 }
 

@@ -50,7 +50,7 @@ class CollectiveBench : private JobClient, private JobNamer {
   /// Of the whole test, if it is folded.
   std::uint32_t ranks() const { return communicator_.members(); }
   /// Bytes between servers of all sizes and iterations, from the ranks that run.
-  std::vector<transport::Traffic> network_traffic();
+  collective::NetworkTraffic network_traffic();
 
  private:
   void run_next();

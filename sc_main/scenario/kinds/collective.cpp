@@ -46,7 +46,8 @@ Record<CollectiveSection> collective_record() {
   r.add("in_graph", &CollectiveSection::in_graph,
         "collectives are launched from a CUDA graph, not one by one from the host");
   r.add("iterations", &CollectiveSection::iterations,
-        "repetitions of each size, back to back; all repetitions take the same time, so 1 is enough")
+        "repetitions of each size, back to back; the time of one is the mean. Chains and trees (broadcast, reduce) of "
+        "repetitions overlap")
       .range(1, kMostIterations);
   r.custom(
        "skew_us", "delay of each rank at the start of every size, relative to the first rank", "list of numbers",
