@@ -120,16 +120,15 @@ void tell_servers(Fold& fold, const Candidate& candidate, const FoldedPart& part
     }
 }
 
-/// Whether a NIC receives messages of one class from several NICs. A switch lets input ports take turns. The part has fewer ports
+/// Whether a NIC receives messages of one class from several NICs of other copies. A switch lets input ports take turns. The part has fewer ports
 /// than the whole machine, so the turns differ. From one NIC alone, messages arrive in the order in which they leave.
 bool several_nics_meet(const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine) {
   const std::uint32_t beyond = platforms::first_beyond_of(machine.spec());
   std::map<std::pair<NicId, std::uint8_t>, NicId> senders;
   for (const transport::Traffic& t : traffic) {
-    const std::uint32_t target = t.destination >= beyond ? t.destination - beyond : t.destination;
+    if (t.destination < beyond) continue;  // inside the copy, with all its ports
+    const std::uint32_t target = t.destination - beyond;
     if (t.source >= machine.gpus() || target >= machine.gpus()) continue;
-    if (t.destination < beyond && machine.place(GpuId(t.source)).server == machine.place(GpuId(target)).server)
-      continue;
     const NicId sender = machine.nic_of(GpuId(t.source));
     if (senders.try_emplace({machine.nic_of(GpuId(target)), t.traffic_class}, sender).first->second != sender)
       return true;

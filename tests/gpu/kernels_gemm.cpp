@@ -1,10 +1,12 @@
 #define BOOST_TEST_MODULE kernels_gemm
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gpu/kernels/kernel_timer.h"
 #include "tests/gpu/kernels_datasheets.h"
@@ -329,25 +331,21 @@ double experts_us(const GpuDatasheet& gpu, std::uint32_t experts, std::uint64_t 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(fused_experts_of_one_token_are_as_measured) {
-  // vLLM 0.14.0, ai-dynamo/aiconfigurator 095f58a, moe/vllm/0.14.0/moe_perf.parquet. The rows have 16 us of kernels around
-  // the products.
+  // On an H200 with vLLM's default tiles (validation/measured.csv); no constant was fitted to these rows.
   struct Row {
-    const char* gpu;
     std::uint32_t experts;
-    std::uint64_t hidden, width;
+    std::uint64_t n, k;
     double us;
   };
-  for (const Row& row : {Row{"A100-SXM4-80GB", 2, 4096, 14336, 454.1},
-                         {"A100-SXM4-80GB", 2, 4096, 1792, 81.0},
-                         {"A100-SXM4-80GB", 8, 2048, 768, 61.7},
-                         {"A100-SXM4-80GB", 8, 4096, 384, 75.9},
-                         {"A100-SXM4-80GB", 8, 7168, 256, 99.9},
-                         {"A100-SXM4-80GB", 8, 7168, 1024, 256.0},
-                         {"H100-SXM5-80GB", 2, 4096, 7168, 141.0},
-                         {"H100-SXM5-80GB", 8, 7168, 512, 96.8},
-                         {"H100-SXM5-80GB", 8, 6144, 2560, 312.0}})
-    BOOST_TEST(experts_us(gpu_datasheet(row.gpu), row.experts, row.hidden, row.width) + 16 == row.us,
-               boost::test_tools::tolerance(0.18));
+  const GpuDatasheet gpu = gpu_datasheet("H200-SXM-141GB");
+  const std::vector<Row> rows{{2, 28672, 4096, 156.4}, {2, 4096, 14336, 98.4}, {2, 7168, 4096, 38.6},
+                              {2, 4096, 3584, 27.7},   {8, 1536, 2048, 19.6},  {8, 2048, 768, 11.0},
+                              {4, 5760, 2880, 37.3},   {4, 2880, 2880, 28.4}};
+  double errors = 0;
+  for (const Row& row : rows)
+    errors += std::abs(
+        std::log(1e6 * gemm_time(gpu, GemmShape{1, row.n, row.k, DataType::bf16, row.experts}).seconds / row.us));
+  BOOST_TEST(errors / static_cast<double>(rows.size()) < 0.12);
 }
 
 BOOST_AUTO_TEST_CASE(tensor_parallelism_does_not_shorten_the_walk_of_an_expert) {

@@ -84,7 +84,7 @@ def test_a_priority_of_a_trace_needs_its_policy(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     trace = "  requests: {format: llmservingsim, file: t.jsonl}\n"
     assert refusal(tmp_path, trace) == "t.jsonl:1:72: error: priority: does not apply to policy: fcfs; accepted with policy: priority"
-    (tmp_path / "s.yaml").write_text(HEAD + trace + "  scheduler: {policy: priority, max_seqs: 1}\n")
+    (tmp_path / "s.yaml").write_text(HEAD + trace + "  scheduler: {policy: priority, max_seqs: 1}\n  host: {preset: none}\n")
     succeed("plx_box", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
     assert [row["request id"] for row in sorted(rows(tmp_path / "out" / "requests.csv"), key=lambda row: int(row["end_time"]))] == ["1", "2", "0"]
 

@@ -55,34 +55,34 @@ BOOST_AUTO_TEST_CASE(a_limit_is_with_or_without_its_size) {
 BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
   BOOST_TEST(refusal("  - {us: 41}", "  - {us: 42}\n") == "accepted");
   BOOST_TEST(refusal("  - {us: 41}", "eager_cal: []\n") ==
-             "mine.yaml:13:1: error: eager_cal: unknown key (did you mean 'eager_call'?)");
+             "mine.yaml:18:1: error: eager_cal: unknown key (did you mean 'eager_call'?)");
   BOOST_TEST(
       refusal("  - {cpus: [grace],", "  - {cpus: [graze], us: 72}\n") ==
-      "mine.yaml:12:13: error: eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
+      "mine.yaml:17:13: error: eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
       "xeon_sapphire_rapids, xeon_emerald_rapids, epyc_rome, epyc_milan, epyc_genoa, epyc_turin, grace (did you mean "
       "'grace'?)");
   BOOST_TEST(refusal("  - {us: 41}", "  - {cpus: [grace]}\n") ==
-             "mine.yaml:13:5: error: eager_call.2.us: is required; time of a call");
+             "mine.yaml:18:5: error: eager_call.2.us: is required; time of a call");
   BOOST_TEST(refusal("  - architectures: [blackwell]", "  - architectures: [blackwel]\n") ==
-             "mine.yaml:15:21: error: all_reduce.0.architectures.0: unknown value 'blackwel'; accepted: volta, ampere, "
+             "mine.yaml:20:21: error: all_reduce.0.architectures.0: unknown value 'blackwel'; accepted: volta, ampere, "
              "ada, hopper, blackwell, cdna3 (did you mean 'blackwell'?)");
   BOOST_TEST(
       refusal("    interconnect: nvlink", "    interconnect: nvlnk\n") ==
-      "mine.yaml:16:19: error: all_reduce.0.interconnect: unknown value 'nvlnk'; accepted: nvlink, pcie (did you "
+      "mine.yaml:21:19: error: all_reduce.0.interconnect: unknown value 'nvlnk'; accepted: nvlink, pcie (did you "
       "mean 'nvlink'?)");
   BOOST_TEST(refusal("    kernel: {kind: push}", "    kernel: {kind: push, blocks: 36}\n") ==
-             "mine.yaml:17:26: error: all_reduce.0.kernel.blocks: unknown key; accepted: kind");
+             "mine.yaml:22:26: error: all_reduce.0.kernel.blocks: unknown key; accepted: kind");
   BOOST_TEST(refusal("    kernel: {kind: push}", "    kernel: {kind: pull, blocks: 36, threads: 512}\n") ==
-             "mine.yaml:17:13: error: all_reduce.0.kernel.read_bytes: is required; bytes that a thread reads from each "
+             "mine.yaml:22:13: error: all_reduce.0.kernel.read_bytes: is required; bytes that a thread reads from each "
              "peer at "
              "once");
   BOOST_TEST(refusal("    kernel: {kind: push}", "") ==
-             "mine.yaml:15:5: error: all_reduce.0.kernel: is required; how the kernel moves data");
+             "mine.yaml:20:5: error: all_reduce.0.kernel: is required; how the kernel moves data");
   BOOST_TEST(refusal("      - {ranks: [2],", "      - {ranks: [1], one_shot: {up_to_kib: 1}}\n") ==
-             "mine.yaml:19:18: error: all_reduce.0.limits.0.ranks.0: '1' is out of range; accepted: 2 to 1024");
+             "mine.yaml:24:18: error: all_reduce.0.limits.0.ranks.0: '1' is out of range; accepted: 2 to 1024");
   BOOST_TEST(
       refusal("      - {ranks: [2],", "      - {ranks: [2], one_shot: {up_to_kib: 1, below_kib: 2}}\n") ==
-      "mine.yaml:19:47: error: all_reduce.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; "
+      "mine.yaml:24:47: error: all_reduce.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; "
       "accepted with them: up_to_kib");
   BOOST_TEST(refusal("  - {architectures: [hopper]", "  - {architectures: [hopper, blackwell], library: deepgemm}\n") ==
              ":1:1: error: workload.library: mine.yaml: block_scaled_products: deepgemm is known for hopper, "

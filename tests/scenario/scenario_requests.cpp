@@ -91,19 +91,19 @@ BOOST_AUTO_TEST_CASE(distributions_of_lengths) {
   const Requests r;
   const ServingRequests uniform = r.load(
       "{count: 500, prompt_tokens: {uniform: {min: 5, max: 8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 1}}}");
-  for (const auto& [request, content] : taken(uniform)) {
-    BOOST_TEST(request.prompt_tokens >= 5u);
-    BOOST_TEST(request.prompt_tokens <= 8u);
-    BOOST_TEST(content.block_tokens == 0u);
+  for (const RequestSource::Arrival& arrival : taken(uniform)) {
+    BOOST_TEST(arrival.request.prompt_tokens >= 5u);
+    BOOST_TEST(arrival.request.prompt_tokens <= 8u);
+    BOOST_TEST(arrival.content.block_tokens == 0u);
   }
   BOOST_TEST(uniform.prompt->tokens == 8u);
   BOOST_TEST(!uniform.prompt_and_output);
   const auto longest =
       taken(r.load("{count: 500, prompt_tokens: {lognormal: {mean: 30, cv_ratio: 1}}, output_tokens: 1, "
                    "prefix: {groups: 2, users_per_group: 3, shared_tokens: 20}}"));
-  for (const auto& [request, content] : longest) {
-    BOOST_TEST(request.prompt_tokens >= 20u);
-    BOOST_TEST(content.block_tokens == 20u);
+  for (const RequestSource::Arrival& arrival : longest) {
+    BOOST_TEST(arrival.request.prompt_tokens >= 20u);
+    BOOST_TEST(arrival.content.block_tokens == 20u);
   }
 }
 

@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(segments_hold_the_layers_kernels_in_order) {
   using Names = std::vector<std::string>;
   const Names attention{"rmsnorm", "qkv", "rotary", "attention", "o_proj"};
   const Names mlp{"rmsnorm", "gate_up", "activation", "down"};
-  const Names moe{"rmsnorm", "router", "top_k", "permute", "gate_up", "activation", "down", "combine"};
+  const Names moe{"rmsnorm", "router", "top_k", "permute", "align", "gate_up", "activation", "down", "combine"};
   const Names head{"rmsnorm", "lm_head", "sampling"};
   BOOST_TEST(names(prefill_attention(dense, 256, 0)) == attention, boost::test_tools::per_element());
   BOOST_TEST(names(decode_attention(dense, {100, 200})) == attention, boost::test_tools::per_element());

@@ -25,7 +25,7 @@ struct Stages : FreshKernel, PassClient {
         grid("prefill", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
              scenario.spec<workload::inference::PrefillSpec>().host,
              scenario.spec<workload::inference::PrefillSpec>().engine, gpus(stages), executor),
-        passes(grid, executor, PassNames::prefill, PpSend::full, *this) {}
+        passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this) {}
 
   /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's
   /// end

@@ -37,8 +37,9 @@ constexpr double kDirtyRatio = 1.0 / 3;          // of L2 after a flush (gemm.h)
 // Fused experts of vLLM and SGLang (fused_moe.py, get_default_config for few tokens): blocks of 16 rows of an expert and
 // 32 columns walk down K in steps of 64, without a split. Each step waits for its weights, of which Triton's pipeline
 // has two steps in flight, so a product of few rows takes K / 64 times this, however few columns it has: tensor
-// parallelism cannot shorten it. Fitted together with the time of the sort (layer_kernels.cpp) to one token on A100, H100
-// and L40S (ai-dynamo/aiconfigurator 095f58a, moe tables, 83 rows): mean error of log time 0.07, before 0.18.
+// parallelism cannot shorten it. Chosen together with the time of the sort (layer_kernels.cpp) on one token on A100,
+// H100, L40S and B200 (ai-dynamo/aiconfigurator 095f58a, moe tables). Not used for it: 56 products of up to 64 tokens
+// on an H200 (scripts/measure_gpu.py), mean error of log time 0.09.
 constexpr double kExpertStepDepth = 64, kExpertStepSeconds = 0.45e-6;
 
 /// Properties of a shape that are the same for all candidates.
