@@ -17,7 +17,7 @@ import math
 import random
 import sys
 
-from command_line import BAD_INPUT, Parser, reason_of
+from command_line import BAD_INPUT, Parser
 
 MOONCAKE_BLOCK_TOKENS = 512
 AZURE_TICKS_PER_S = 10_000_000
@@ -114,7 +114,7 @@ def main(arguments=None):
         with open(options.out, "w", encoding="ascii", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        print(f"make_trace.py: error: {options.out}: {reason_of(error)}", file=sys.stderr)
+        print(f"make_trace.py: error: {options.out}: {error.strerror or error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
 
 

@@ -54,6 +54,8 @@ class Causes(Chart):
     def bars(self) -> list[tuple[str, list[Piece]]]:
         bars = []
         for view, parts in self.path.views.items():
+            if not parts:
+                continue  # no GPU is slow
             shown = parts
             if view == "links":
                 shown = sorted(parts, key=lambda part: -part.path_s)[: len(COLOURS)]

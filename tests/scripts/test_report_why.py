@@ -84,8 +84,8 @@ def test_a_file_of_another_version_is_one_line(runs, tmp_path):
     for name in ("summary.json", "links.csv", "machine.json"):
         (tmp_path / name).write_bytes((runs[0] / name).read_bytes())
     for text, words in [
-        ('{"schema_version": 1, "paths": []}', "schema_version: expected 2, got 1; written by another version of Railyard?"),
-        ('{"schema_version": 2, "paths": [{"mean_s": 1}]}', "paths[0]: has no metric; written by another version of Railyard?"),
+        ('{"schema_version": 1, "paths": []}', "schema_version: expected 3, got 1; written by another version of Railyard?"),
+        ('{"schema_version": 3, "paths": [{"mean_s": 1}]}', "paths[0]: has no metric; written by another version of Railyard?"),
         ("no", "not the critical paths of a run"),
     ]:
         (tmp_path / "why.json").write_text(text)
