@@ -120,22 +120,6 @@ void tell_servers(Fold& fold, const Candidate& candidate, const FoldedPart& part
     }
 }
 
-/// Whether a NIC receives messages of one class from several NICs of other copies. A switch lets input ports take turns. The part has fewer ports
-/// than the whole machine, so the turns differ. From one NIC alone, messages arrive in the order in which they leave.
-bool several_nics_meet(const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine) {
-  const std::uint32_t beyond = platforms::first_beyond_of(machine.spec());
-  std::map<std::pair<NicId, std::uint8_t>, NicId> senders;
-  for (const transport::Traffic& t : traffic) {
-    if (t.destination < beyond) continue;  // inside the copy, with all its ports
-    const std::uint32_t target = t.destination - beyond;
-    if (t.source >= machine.gpus() || target >= machine.gpus()) continue;
-    const NicId sender = machine.nic_of(GpuId(t.source));
-    if (senders.try_emplace({machine.nic_of(GpuId(target)), t.traffic_class}, sender).first->second != sender)
-      return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Fold fold_copies(Scenario& scenario) {
@@ -194,8 +178,7 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
     return false;
   };
   const bool over_spines = std::any_of(traffic.begin(), traffic.end(), crosses_spine);
-  const bool meet = several_nics_meet(traffic, machine);
-  fold.exact = !over_spines && !fold.nics_differ && !meet && bound.empty();
+  fold.exact = !over_spines && !fold.nics_differ && bound.empty();
   std::vector<std::string> reasons;
   if (over_spines) reasons.push_back("messages cross spines: the longest way to a neighbour stands for all");
   if (over_spines && share < 1)
@@ -203,7 +186,6 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
         ", and the replica with the least share of links between switches, down to {:.3g} of their rate", share);
   if (fold.nics_differ)
     reasons.push_back("rings over replicas take as long as if all NICs were as slow as the slowest");
-  if (meet) reasons.push_back("messages of several NICs meet at one NIC, where they take turns in another order");
   if (!bound.empty()) reasons.push_back(bound);
   fold.bound = fmt::format("{}", fmt::join(reasons, "; "));
 }

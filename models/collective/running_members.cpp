@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace railyard::collective {
@@ -79,7 +80,8 @@ NetworkTraffic network_traffic(const CollectiveSpec& spec, const Group& group) {
   for (std::uint32_t number = 0; number < running.size(); ++number) {
     if (!running.exists(number)) continue;
     const std::uint32_t m = running.member_of(number);
-    for (std::uint32_t thread = 0; thread < program->threads(); ++thread)
+    for (std::uint32_t thread = 0; thread < program->threads(); ++thread) {
+      std::optional<std::uint32_t> first;
       for (std::uint32_t index = 0; index < program->actions(m, thread); ++index) {
         action.clear();
         program->describe(m, thread, index, action);
@@ -87,8 +89,11 @@ NetworkTraffic network_traffic(const CollectiveSpec& spec, const Group& group) {
           if (t.kind <= Transfer::Kind::flag && group.server_of(t.to) != group.server_of(m)) {
             bytes[{group.members[m], running.destination(number, t)}] += static_cast<double>(t.range.bytes);
             all.beyond_next_copy |= running.copies_apart(number, t) > 1;
+            if (!first) first = t.to;
+            all.fans_out |= *first != t.to;
           }
       }
+    }
   }
   for (const auto& [pair, sum] : bytes) all.pairs.push_back({pair.first, pair.second, spec.traffic_class, sum});
   return all;

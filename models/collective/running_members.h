@@ -109,6 +109,7 @@ class RunningMembers {
 struct NetworkTraffic {
   std::vector<transport::Traffic> pairs;
   bool beyond_next_copy = false;  ///< some of it goes further than to the next copy
+  bool fans_out = false;          ///< a thread sends to several members
 };
 /// @pre as make_program()
 NetworkTraffic network_traffic(const CollectiveSpec& spec, const Group& group);

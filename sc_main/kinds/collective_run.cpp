@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
 
 #include "base/input_error.h"
 #include "collective/program.h"
@@ -111,9 +112,15 @@ std::string CollectiveRun::folded_bound() {
           "{} bytes are not a multiple of {}, ranks times channels: each rank counts as the one with most", bytes,
           parts);
   }
-  if (bench_->network_traffic().beyond_next_copy)
+  const collective::NetworkTraffic sent = bench_->network_traffic();
+  if (sent.beyond_next_copy)
     return "messages to different servers cross the links in another order, and spines as messages to the next server "
            "do";
+  // A switch lets input ports take turns, and the part has fewer of them. What one GPU sends through its own NIC keeps its order.
+  std::set<NicId> nics;
+  for (const GpuId id : gpus_) nics.insert(machine_.nic_of(id));
+  if (sent.fans_out && nics.size() < gpus_.size())
+    return "messages of GPUs that share a NIC meet at NICs of other servers, where they take turns in another order";
   if (gpus_.size() > ranks_of_a_copy()) return "servers that events slow, and the others, have rings of their own";
   return {};
 }

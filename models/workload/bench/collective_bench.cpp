@@ -55,6 +55,7 @@ collective::NetworkTraffic CollectiveBench::network_traffic() {
   for (const Bytes bytes : spec_.sizes) {
     collective::NetworkTraffic of_size = collective::network_traffic(plan(bytes), group());
     all.beyond_next_copy |= of_size.beyond_next_copy;
+    all.fans_out |= of_size.fans_out;
     for (transport::Traffic& between : of_size.pairs) {
       between.bytes *= spec_.iterations;
       all.pairs.push_back(between);
