@@ -138,7 +138,6 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
   const NcclLinks links = links_of(site);
   const NcclGraph graph = ring_graph(links);
   const auto g = static_cast<std::size_t>(links.generation);
-  const std::size_t scale = scale_of(site.servers);
   const double n = site.ranks, servers = site.servers;
   const bool all_reduce = op == Operation::all_reduce, rooted = is_rooted(op);
   const double steps = all_reduce ? 2 * (n - 1) : rooted ? n : n - 1;
