@@ -80,7 +80,7 @@ def test_parts_of_unequal_size_are_not_exact(tmp_path):
     ("broadcast", {}, 0.005),  # a chain through all ranks
     ("reduce", {}, 0.005),
     ("all_reduce", {"algorithm": "tree"}, 0.01),
-    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.08),  # links to other servers have most of the time here
+    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.08),  # 0.005 held until LL128 had its channels' rate; cause not known
     ("all_reduce", {"algorithm": "nvls_tree"}, 0.03)])
 def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, error):
     whole, part = both(tmp_path, scenario(tmp_path, servers, op, **keys))

@@ -114,7 +114,7 @@ def leaves(servers, spines, **network):
 @pytest.mark.parametrize("network, servers, keys, share, error", [
     (leaves(4, 32), 8, {}, None, 1e-6),  # each message has an uplink to itself, as in the part
     (leaves(4, 8), 8, {}, 0.25, 1e-4),  # activations of four servers on each uplink
-    (leaves(2, 8), 8, {}, 0.5, 4e-4),  # as the page says
+    (leaves(2, 8), 8, {}, 0.5, 4e-4),  # 1e-4 held before; cause not known
     (leaves(2, 8), 4, {}, 0.5, 1e-4),
     (leaves(2, 8), 8, {"rank_order": "tp-cp-ep-pp-dp"}, None, 1e-6),  # gradients of both servers: of one replica
     (leaves(1, 2), 8, {"pp": 1}, None, 1e-6)])
