@@ -5,7 +5,8 @@
 #include "sc_main/kinds/workload_run.h"
 
 #include "sc_main/output_file.h"
-#include "workload/inference/service.h"
+#include "workload/inference/service/prefill_spec.h"
+#include "workload/inference/service/service.h"
 
 namespace railyard {
 

@@ -6,7 +6,7 @@
 
 #include "sc_main/distribution.h"
 #include "sc_main/metric.h"
-#include "workload/inference/service.h"
+#include "workload/inference/service/service.h"
 
 namespace railyard {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "workload/inference/service.h"
+#include "workload/inference/service/service.h"
 
 namespace railyard {
 

@@ -10,8 +10,8 @@
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 #include "sc_main/output_file.h"
-#include "workload/inference/kv_memory.h"
-#include "workload/inference/service.h"
+#include "workload/inference/engine/kv_memory.h"
+#include "workload/inference/service/service.h"
 
 namespace railyard {
 

@@ -6,7 +6,7 @@
 #include "tests/scenario/scenario_support.h"
 #include "workload/bench/collective_spec.h"
 #include "workload/bench/layer_spec.h"
-#include "workload/inference/serving_spec.h"
+#include "workload/inference/service/prefill_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -4,7 +4,7 @@
 
 #include "sc_main/scenario/import/llmservingsim.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/inference/serving_spec.h"
+#include "workload/inference/service/serving_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -4,7 +4,7 @@
 
 #include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/inference/spec.h"
+#include "workload/inference/service/prefill_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;

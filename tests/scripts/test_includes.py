@@ -1,4 +1,5 @@
-"""Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport by its layers.
+"""Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport and inference by their
+layers.
 
 Then an edit of a header rebuilds what stands on it and nothing else."""
 
@@ -9,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
+INFERENCE = ["requests", "kv", "scheduler", "engine", "service"]
 TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch"}, {"fabric"}, {"assembly"}, {"edge"}]
 
 
@@ -55,4 +57,14 @@ def test_layers_of_transport_include_lower_ones():
                 other, other_part = layer(name)
                 if other > number or (other == number and other_part != part):
                     upwards.append((path, name))
+    assert not upwards
+
+
+def test_rooms_of_inference_include_earlier_ones():
+    upwards = []
+    for path, names in sources("workload/inference").items():
+        room = INFERENCE.index(path.split("/")[2])
+        for name in names:
+            if name.startswith("workload/inference/") and INFERENCE.index(name.split("/")[2]) > room:
+                upwards.append((path, name))
     assert not upwards

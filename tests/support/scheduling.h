@@ -4,7 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <string>
 
-#include "workload/inference/scheduler.h"
+#include "workload/inference/scheduler/scheduler.h"
 
 namespace railyard::test {
 

@@ -1,6 +1,6 @@
 // The block pool: which block is taken, what is found, and what is forgotten.
 #define BOOST_TEST_MODULE inference_block_pool
-#include "workload/inference/block_pool.h"
+#include "workload/inference/kv/block_pool.h"
 
 #include <boost/test/unit_test.hpp>
 #include <list>

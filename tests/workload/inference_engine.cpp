@@ -3,7 +3,7 @@
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 
-#include "workload/inference/request_generator.h"
+#include "workload/inference/requests/request_generator.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -5,7 +5,7 @@
 #include "tests/gpu/kernels_datasheets.h"
 #include "tests/transformer/transformer_models.h"
 #include "transformer/parameters.h"
-#include "workload/inference/kv_memory.h"
+#include "workload/inference/engine/kv_memory.h"
 
 using namespace railyard;
 using namespace railyard::test;

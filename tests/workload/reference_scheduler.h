@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "workload/inference/scheduler.h"
+#include "workload/inference/scheduler/scheduler.h"
 
 namespace railyard::test {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "workload/inference/request_generator.h"
+#include "workload/inference/requests/request_generator.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;

@@ -3,7 +3,7 @@
 
 #include "collective/engine.h"
 #include "sc_main/scenario/table/record.h"
-#include "workload/inference/serving_rules.h"
+#include "workload/inference/engine/serving_rules.h"
 
 namespace railyard::scenario {
 

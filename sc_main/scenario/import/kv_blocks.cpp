@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "transformer/memory.h"
-#include "workload/inference/serving_rules.h"
+#include "workload/inference/engine/serving_rules.h"
 
 namespace railyard::scenario {
 

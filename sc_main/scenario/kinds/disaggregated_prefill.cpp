@@ -6,6 +6,7 @@
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/requests.h"
+#include "workload/inference/service/prefill_spec.h"
 
 namespace railyard::scenario {
 

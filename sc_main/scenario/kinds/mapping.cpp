@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "workload/inference/serving_rules.h"
+#include "workload/inference/engine/serving_rules.h"
 
 namespace railyard::scenario {
 

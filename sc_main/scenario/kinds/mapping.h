@@ -9,8 +9,8 @@
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/table/record.h"
 #include "transformer/model_shape.h"
-#include "workload/inference/serving_rules.h"
-#include "workload/inference/spec.h"
+#include "workload/inference/engine/mapping.h"
+#include "workload/inference/engine/serving_rules.h"
 
 namespace railyard::scenario {
 

@@ -8,7 +8,7 @@
 
 #include "sc_main/scenario/kinds/traces.h"
 #include "sc_main/scenario/table/record.h"
-#include "workload/inference/spec.h"
+#include "workload/inference/requests/request.h"
 
 namespace railyard::scenario {
 

@@ -7,7 +7,7 @@
 
 #include "gpu/datasheet.h"
 #include "sc_main/scenario/table/record.h"
-#include "workload/inference/serving_spec.h"
+#include "workload/inference/engine/instance_spec.h"
 
 namespace railyard::scenario {
 

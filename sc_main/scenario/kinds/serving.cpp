@@ -11,7 +11,7 @@
 #include "sc_main/scenario/kinds/scheduler.h"
 #include "sc_main/scenario/kinds/serving_requests.h"
 #include "sc_main/scenario/table/words.h"
-#include "workload/inference/serving_spec.h"
+#include "workload/inference/service/serving_spec.h"
 
 namespace railyard::scenario {
 

@@ -6,7 +6,7 @@
 
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/table/render.h"
-#include "workload/inference/request_list.h"
+#include "workload/inference/requests/request_list.h"
 
 namespace railyard::scenario {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sc_main/scenario/kinds/requests.h"
-#include "workload/inference/request_generator.h"
-#include "workload/inference/serving_spec.h"
+#include "workload/inference/requests/request_generator.h"
+#include "workload/inference/service/serving_spec.h"
 
 namespace railyard::scenario {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "sc_main/scenario/table/lines.h"
-#include "workload/inference/request.h"
+#include "workload/inference/requests/request.h"
 
 namespace railyard::scenario {
 

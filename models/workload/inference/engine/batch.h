@@ -1,0 +1,54 @@
+// The work of one forward pass of an instance, and its jobs. A batch has chunks of prompts, sequences that decode one
+// token each, or both.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workload/inference/engine/instance.h"
+
+namespace railyard::workload::inference {
+
+struct Batch {
+  /// Consecutive tokens of a prompt.
+  struct Chunk {
+    std::uint32_t request = 0;
+    std::uint32_t index = 0;  ///< index among the chunks of the prompt
+    std::uint64_t start = 0;  ///< tokens before this chunk; their KV is in the cache
+    std::uint64_t tokens = 0;
+    bool last = false;  ///< last chunk of the prompt: its pass produces the first output token
+  };
+  std::vector<Chunk> chunks;
+  std::vector<std::uint64_t> contexts;  ///< context of each decoding sequence, including the token being decoded
+
+  std::uint64_t sequences() const { return chunks.size() + contexts.size(); }
+  std::uint64_t tokens() const;
+  /// Sequences for which the LM head computes a token.
+  std::uint64_t outputs() const;
+};
+
+/// A batch with its kernels and collectives.
+struct Pass {
+  std::uint32_t index = 0;  ///< index of the chunk or step, for names
+  static constexpr std::uint32_t kOnly = ~0u;
+  std::uint32_t request = kOnly;  ///< for names, if a run has several requests
+  std::uint64_t tokens = 0;
+  gpu::SharedChain embedding, head;  ///< null if the pass has none
+  /// A step of a layer: kernels, or a collective if `kernels` is null.
+  struct Step {
+    transformer::LayerPart part = transformer::LayerPart::attention;
+    gpu::SharedChain kernels;
+    collective::Operation operation = collective::Operation::all_reduce;
+    Bytes bytes = 0;
+  };
+  std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
+  Time prepare;                           ///< host time before the first kernel
+  Time launch;                            ///< host time for each layer; 0: all layers are launched at once
+  bool host_is_async = false;             ///< prepared at once; else when stage
+                                          ///< 0 has finished the previous pass
+};
+
+/// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens
+Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::uint64_t padded_tokens = 0);
+
+}  // namespace railyard::workload::inference

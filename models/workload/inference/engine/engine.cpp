@@ -1,0 +1,187 @@
+#include "workload/inference/engine/engine.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+
+namespace railyard::workload::inference {
+
+namespace {
+
+constexpr Bytes kTokenIdBytes = 4;
+
+}  // namespace
+
+Engine::Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec, Executor& executor,
+               EngineClient& client)
+    : instance_(instance),
+      scheduler_(scheduler),
+      spec_(spec),
+      executor_(executor),
+      client_(client),
+      pipeline_(instance, executor, spec.names, spec.hop, *this),
+      stages_(instance.pp(), spec.max_in_flight) {}
+
+const StageTimes& Engine::stages() {
+  stages_.count(executor_.fabric().now());
+  return stages_;
+}
+
+void Engine::added(std::uint32_t request) {
+  stages_.occupied(true, executor_.fabric().now());
+  executor_.reached(this, request);
+  wake();
+}
+
+void Engine::wake() {
+  // Never during an emission: the jobs of two passes must not interleave in a stream.
+  if (is_awake_ || !scheduler_.may_compose()) return;
+  is_awake_ = true;
+  executor_.fabric().calendar().at(executor_.fabric().now(), *this, 0, 0);
+}
+
+void Engine::on_event(std::uint32_t, std::uint64_t) {
+  is_awake_ = false;
+  compose();
+}
+
+void Engine::compose() {
+  while (scheduler_.may_compose()) {
+    Iteration next;
+    next.batch = scheduler_.compose();
+    client_.on_asked(next.batch);
+    if (next.batch.items.empty()) {
+      if (next.batch.preempted.empty()) return;
+      continue;  // the next step may start others
+    }
+    const std::uint32_t group = next.batch.group;
+    std::vector<std::uint32_t> first;
+    for (const ScheduledBatch::Item& item : next.batch.items)
+      if (item.is_first) first.push_back(item.request);
+    if (scheduler_.is_ahead()) {  // batches are chunks and steps of given requests
+      executor_.passed(this, group_gate(group));
+      for (const std::uint32_t request : first) executor_.passed(this, request);
+    } else {
+      executor_.composed(this, group_gate(group), first, scheduler_.running() > first.size());
+    }
+    next.composed = executor_.fabric().now();
+    next.running = scheduler_.running();
+    next.waiting = scheduler_.waiting();
+    next.blocks_held = scheduler_.pool().held();
+    Pass pass = plan(next);
+    client_.on_composed(composed_, next);
+    ++composed_;
+    stages_.composed(next.composed);
+    in_flight_.push_back(std::move(next));
+    if (token_sends_.size() <= group) token_sends_.resize(group + 1);
+    const std::vector<JobRef> after = std::exchange(token_sends_[group], {});
+    pipeline_.emit(pass, after);
+  }
+}
+
+Pass Engine::plan(Iteration& iteration) {
+  Batch batch;
+  for (const ScheduledBatch::Item& item : iteration.batch.items) {
+    if (item.is_decode) {
+      batch.contexts.push_back(item.start + 1);  // includes the token being decoded
+    } else {
+      batch.chunks.push_back({item.request, item.chunk, item.start, item.tokens, item.samples});
+    }
+  }
+  iteration.prompts = static_cast<std::uint32_t>(batch.chunks.size());
+  iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
+  const bool has_prompts = !batch.chunks.empty();
+  iteration.padded_tokens = spec_.graphs.padded(has_prompts, batch.tokens());
+  Pass pass = plan_pass(instance_, batch, spec_.host, iteration.padded_tokens);
+  pass.launch = spec_.host.layer(spec_.graphs.launch(has_prompts, batch.tokens()));
+  pass.index = composed_;
+  if (spec_.names == PassNames::prefill) {
+    pass.index = batch.chunks.front().index;
+    if (spec_.names_requests) pass.request = batch.chunks.front().request;
+  }
+  return pass;
+}
+
+void Engine::on_pass_begun(std::uint32_t pass) {
+  Iteration& iteration = in_flight_[pass - completed_];
+  iteration.begun = executor_.fabric().now();
+  if (!scheduler_.is_ahead()) executor_.reached(this, group_gate(iteration.batch.group));
+  scheduler_.begun(iteration.batch);
+  client_.on_batch_begun(pass, iteration.batch);
+  for (const ScheduledBatch::Item& item : iteration.batch.items)
+    if (item.is_first) client_.on_begun(item.request);
+  wake();
+}
+
+void Engine::on_stage_begun(std::uint32_t pass, std::uint32_t stage) {
+  stages_.begun(pass, stage, executor_.fabric().now());
+}
+
+void Engine::on_stage_done(std::uint32_t pass, std::uint32_t) { stages_.done(pass, executor_.fabric().now()); }
+
+void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
+  if (spec_.token_ids == TokenIds::stay || instance_.pp() == 1 || !instance_.stage(stage).last) return;
+  const ScheduledBatch& batch = in_flight_.back().batch;
+  const JobRef send = send_token_ids(t, batch, JobLabel::of(*this, Fields{pass, stage, t}), job);
+  if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);
+}
+
+JobRef Engine::send_token_ids(std::uint32_t t, const ScheduledBatch& batch, const JobLabel& label, JobRef after) {
+  const std::uint32_t last = instance_.pp() - 1;
+  const Bytes bytes = kTokenIdBytes * batch.items.size();
+  if (spec_.hop.by_kernels) return instance_.exchange(last, t, bytes, label, *this, after);
+  Rank& rank = instance_.rank(last, t);
+  const CopyTarget tokens{instance_.rank(0, t).gpu->window(), bytes};
+  return executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)}, label, *this, {after});
+}
+
+void Engine::on_job_done(const Job& job) {
+  if (spec_.token_ids != TokenIds::to_first_stage || is_sender(job)) return;
+  // Ranks of the last stage may be a batch apart.
+  Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];
+  ++iteration.tokens_back;
+  executor_.reached(this, group_gate(iteration.batch.group));
+  if (in_flight_.front().tokens_back == instance_.tp()) complete();
+}
+
+void Engine::on_pass_done(std::uint32_t) {
+  if (instance_.pp() == 1 || spec_.token_ids != TokenIds::to_first_stage) complete();
+}
+
+void Engine::complete() {
+  const Iteration iteration = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  stages_.completed(executor_.fabric().now());
+  executor_.reached(this, group_gate(iteration.batch.group));
+  tokens_done_ += iteration.batch.tokens();
+  const Time now = executor_.fabric().now();
+  step_seconds_ += (now - later(iteration.composed, step_done_)).seconds();
+  step_done_ = now;
+  client_.on_iteration(completed_++, iteration);
+  const std::vector<std::uint32_t> finished = scheduler_.complete(iteration.batch);
+  auto next = finished.begin();
+  for (const ScheduledBatch::Item& item : iteration.batch.items) {
+    if (!item.samples) continue;
+    client_.on_token(item.request);
+    if (next != finished.end() && *next == item.request) client_.on_finished(*next++);
+  }
+  client_.on_batch_done(iteration.batch);
+  if (scheduler_.empty()) stages_.occupied(false, executor_.fabric().now());
+  wake();
+}
+
+std::string Engine::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("{}_Token_FromP[{}]_ToP[0]_TP[{}]_{}", spec_.names == PassNames::decode ? "D" : "PP",
+                     std::uint32_t{f.stage}, std::uint32_t{f.tp}, work(arguments));
+}
+
+std::string Engine::task(std::uint64_t arguments) const {
+  return fmt::format("pass {}", JobLabel::fields_of<Fields>(arguments).pass);
+}
+
+std::string Engine::work(std::uint64_t arguments) const {
+  return Pipeline::unit(spec_.names, JobLabel::fields_of<Fields>(arguments).pass, Pass::kOnly);
+}
+
+}  // namespace railyard::workload::inference

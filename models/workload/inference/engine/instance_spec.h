@@ -1,0 +1,43 @@
+// What an instance of a serving engine runs, typed and validated. Plain data; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/input_error.h"
+#include "collective/engine.h"
+#include "workload/inference/engine/mapping.h"
+#include "workload/inference/engine/serving_rules.h"
+#include "workload/inference/scheduler/scheduler.h"
+
+namespace railyard::workload::inference {
+
+/// Memory for KV cache, of an instance.
+struct KvMemory {
+  double memory_limit_ratio = 0.9;  ///< of the memory that CUDA sees
+  /// Fitted to the block counts of seven vLLM servers (tests/workload/inference_kv_memory.cpp), all within 1.2 %. Their
+  /// versions count blocks before they capture CUDA graphs, so the default does not include these.
+  Bytes engine_reserved_bytes = 810'000'000;
+};
+
+/// Blocks of KV cache that the scenario sets.
+struct KvBlocks {
+  std::uint32_t count = 0;  ///< of a rank, including the reserved block
+  std::string key;
+  Origin where;
+};
+
+struct InstanceSpec {
+  std::string name;
+  RequestPart part = RequestPart::all;
+  std::uint32_t group = 0;  ///< of the machine
+  Mapping mapping;
+  std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
+  SchedulerSpec scheduler;
+  ServingRules rules;
+  std::string scheduler_preset;
+  collective::Engine engine;
+};
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,31 @@
+#include "workload/inference/engine/kv_memory.h"
+
+#include <algorithm>
+
+#include "transformer/memory.h"
+
+namespace railyard::workload::inference {
+
+std::uint32_t StageMemory::blocks() const {
+  return left < static_cast<double>(block) ? 0 : static_cast<std::uint32_t>(left / static_cast<double>(block));
+}
+
+std::vector<StageMemory> stage_memory(const transformer::ModelShape& model, const InstanceSpec& instance,
+                                      const KvMemory& memory, double visible_bytes) {
+  const std::uint32_t tp = instance.mapping.tp;
+  const SchedulerSpec& scheduler = instance.scheduler;
+  std::vector<StageMemory> all;
+  for (const transformer::Stage& stage : transformer::stages_of(instance.mapping.stage_layers)) {
+    StageMemory m;
+    m.weights = transformer::rank_weight_bytes(model, stage, tp);
+    m.activations = transformer::activation_bytes(model, stage, tp, scheduler.max_batched_tokens,
+                                                  std::min(scheduler.max_seqs, scheduler.max_batched_tokens));
+    m.block = transformer::kv_bytes_per_token(model, stage, tp) * scheduler.block_tokens;
+    m.left = visible_bytes * memory.memory_limit_ratio -
+             static_cast<double>(m.weights + m.activations + memory.engine_reserved_bytes);
+    all.push_back(m);
+  }
+  return all;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,25 @@
+// How a model is split over the GPUs of an instance. Plain data; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transformer/layer_profile.h"
+
+namespace railyard::workload::inference {
+
+struct Mapping {
+  std::uint32_t tp = 1;
+  std::uint32_t pp = 1;
+  /// Layers of each stage: pp entries, their sum is the model's number of layers.
+  std::vector<std::uint32_t> stage_layers;
+  /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
+  std::vector<std::uint32_t> placement;
+
+  std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
+
+  std::uint32_t ranks() const { return tp * pp; }
+};
+
+}  // namespace railyard::workload::inference

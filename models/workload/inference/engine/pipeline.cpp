@@ -1,0 +1,328 @@
+#include "workload/inference/engine/pipeline.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+namespace railyard::workload::inference {
+
+std::string Pipeline::unit(PassNames names, std::uint32_t index, std::uint32_t request) {
+  static constexpr const char* kUnits[] = {"Chunk[{}]", "Step_[{}]", "It[{}]"};
+  std::string unit = fmt::format(fmt::runtime(kUnits[static_cast<std::size_t>(names)]), index);
+  if (request != Pass::kOnly) unit += fmt::format("_Req[{}]", request);
+  return unit;
+}
+
+std::string Pipeline::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const Pass& pass = pass_of(f);
+  const bool decodes = names_ == PassNames::decode;
+  const char* const of = decodes ? "D_" : "";
+  static constexpr const char* kHosts[] = {"Host_P", "Host_D", "Host"};
+  const char* const host = kHosts[static_cast<std::size_t>(names_)];
+  const std::string unit = Pipeline::unit(names_, pass.index, Pass::kOnly);
+  const auto stage = std::uint32_t{f.stage}, tp = std::uint32_t{f.tp}, layer = std::uint32_t{f.layer};
+  std::string name;
+  switch (f.what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+      name =
+          fmt::format("{}TP_AR_PP[{}]_Layer[{}]_{}_{}", of, stage, layer, unit, f.what == kMlpReduce ? "Mlp" : "Attn");
+      break;
+    case kGather: name = fmt::format("{}TP_AG_PP[{}]_{}", of, stage, unit); break;
+    case kActivation: name = fmt::format("{}PP_Act_FromP[{}]_ToP[{}]_TP[{}]_{}", of, stage, stage + 1, tp, unit); break;
+    case kPrepare: name = fmt::format("{}_{}", host, unit); break;
+    case kLaunch: name = fmt::format("{}_Launch_PP[{}]_Layer[{}]_{}", host, stage, layer, unit); break;
+    default:
+      if (names_ == PassNames::iteration)
+        name = fmt::format("{}_PP[{}]_TP[{}]", unit, stage, tp);
+      else
+        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * instance_.tp() + tp, unit)
+                       : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
+      break;
+  }
+  if (pass.request != Pass::kOnly) name += fmt::format("_Req[{}]", pass.request);
+  return name;
+}
+
+std::string Pipeline::task(std::uint64_t arguments) const {
+  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
+                                           "AR mlp",    "AG",        "activation", "prepare", "launch"};
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  switch (f.what) {
+    case kActivation: return fmt::format("pass {}", std::uint32_t{f.pass});
+    case kEmbedding:
+    case kHead:
+    case kGather:
+    case kPrepare: return kTasks[f.what];
+    default: return fmt::format("{} L{}", kTasks[f.what], std::uint32_t{f.layer});
+  }
+}
+
+std::string Pipeline::work(std::uint64_t arguments) const {
+  const Pass& pass = pass_of(JobLabel::fields_of<Fields>(arguments));
+  return unit(names_, pass.index, pass.request);
+}
+
+const char* Pipeline::kind(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+    case kGather: return "tp";
+    case kActivation: return "pp";
+    case kPrepare:
+    case kLaunch: return "host";
+    default: return "compute";
+  }
+}
+
+Recorded Pipeline::recorded(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kAttentionReduce:
+    case kMlpReduce:
+    case kLaunch: return Recorded::detail;
+    case kGather:
+    case kActivation:
+    case kPrepare:
+    case kRank: return Recorded::stage;
+    default: return Recorded::never;
+  }
+}
+
+Pipeline::Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client)
+    : instance_(instance), executor_(executor), names_(names), hop_(hop), client_(client), times_(instance.ranks()) {}
+
+std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
+  retire();
+  const auto number = static_cast<std::uint32_t>(first_state_ + states_.size());
+  states_.emplace_back();
+  State& s = states_.back();
+  s.pass = pass;
+  s.ranks.resize(instance_.ranks());
+  s.launched.resize(instance_.pp());
+  s.stage_begun.assign(instance_.pp(), 0);
+  s.stage_left.assign(instance_.pp(), instance_.tp());
+  s.ranks_left = instance_.ranks();
+  s.last_stage_left = instance_.tp();
+  s.sends_left = (instance_.pp() - 1) * instance_.tp();
+  std::vector<JobRef> incoming = after;
+  const JobRef prepared =
+      emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
+  for (std::uint32_t p = 0; p < instance_.pp(); ++p) emit_stage(number, p, incoming, prepared);
+  return number;
+}
+
+JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
+                           const std::vector<JobRef>& after) {
+  if (duration == Time()) return {};
+  Fields fields{};
+  fields.pass = number;
+  fields.stage = stage;
+  fields.layer = layer;
+  fields.what = what;
+  ++state(number).host_left;
+  Rank& rank = instance_.rank(stage, 0);
+  return executor_.host(rank, rank.stream(Instance::kHost), duration, JobLabel::of(*this, fields), *this, after);
+}
+
+void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
+  const std::uint32_t tp = instance_.tp();
+  const Pass pass = state(number).pass;
+  const transformer::Stage& stage = instance_.stage(p);
+  const Bytes hidden = hop_.tensors * hidden_bytes(instance_.model(), pass.tokens);
+  Communicator& communicator = instance_.tp_communicator(p);
+  std::vector<JobRef> last(tp);
+  bool first = true;
+
+  const auto label = [&](What what, std::uint32_t t, std::uint32_t layer, bool is_last) {
+    Fields fields{};
+    fields.pass = number;
+    fields.stage = p;
+    fields.tp = t;
+    fields.layer = layer;
+    fields.what = what;
+    fields.first = first;
+    fields.last = is_last;
+    return JobLabel::of(*this, fields);
+  };
+  const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last,
+                           JobRef launched = {}) {
+    for (std::uint32_t t = 0; t < tp; ++t) {
+      Rank& rank = instance_.rank(p, t);
+      std::vector<JobRef> on;
+      if (first && t < incoming.size()) on.push_back(incoming[t]);
+      if (first && p == 0) on.push_back(prepared);
+      on.push_back(launched);
+      last[t] =
+          executor_.kernel(rank, rank.stream(Instance::kCompute), chain, label(what, t, layer, is_last), *this, on);
+    }
+    first = false;
+  };
+  const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
+    ++state(number).collectives_left;
+    executor_.collective(communicator, communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last),
+                         *this, last);
+  };
+
+  if (p > 0 && tp > 1 && hop_.send == PpSend::shard) {
+    ++state(number).collectives_left;
+    executor_.collective(communicator, communicator.choose(collective::Operation::all_gather, hidden),
+                         label(kGather, 0, 0, false), *this, last, incoming);
+    first = false;
+  }
+  const bool has_head = stage.last && pass.head != nullptr;
+  if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
+  for (std::uint32_t l = 0; l < stage.layers; ++l) {
+    const std::uint32_t layer = instance_.first_layer(p) + l;
+    const std::vector<Pass::Step>& steps = pass.layers[instance_.model().kind(layer)];
+    // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.
+    JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
+                                l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+    for (const Pass::Step& step : steps) {
+      const bool is_last = l + 1 == stage.layers && !has_head && &step == &steps.back();
+      const bool is_mlp = step.part == transformer::LayerPart::mlp;
+      if (step.kernels == nullptr) {
+        collective(is_mlp ? kMlpReduce : kAttentionReduce, step, layer, is_last);
+        continue;
+      }
+      kernels(is_mlp ? kMlp : kAttention, step.kernels, layer, is_last, launched);
+      launched = {};
+      if (is_mlp) continue;
+      for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
+    }
+  }
+  if (has_head) kernels(kHead, pass.head, 0, true);
+
+  if (p == 0) stage0_last_ = last;
+  incoming.assign(tp, JobRef());
+  for (std::uint32_t t = 0; t < tp; ++t) {
+    client_.on_stage_emitted(number, p, t, last[t]);
+    if (stage.last) continue;
+    const Bytes bytes = hop_.send == PpSend::shard ? hidden / tp + (t < hidden % tp ? 1 : 0) : hidden;
+    if (hop_.by_kernels) {
+      ++state(number).collectives_left;
+      incoming[t] = instance_.exchange(p, t, bytes, label(kActivation, t, 0, false), *this, last[t]);
+      continue;
+    }
+    Rank& rank = instance_.rank(p, t);
+    const CopyTarget transfer{instance_.rank(p + 1, t).gpu->window(), bytes};
+    incoming[t] = executor_.copy(rank, rank.stream(Instance::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
+                                 label(kActivation, t, 0, false), *this, {last[t]});
+  }
+}
+
+void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
+  rank.has_begun = true;
+  rank.begun = job.begun_at();
+  rank.ready = job.ready_at();
+  first_begun_ = sooner(first_begun_, job.begun_at());
+  const Fields f = fields_of(job);
+  const std::uint32_t r = rank_of(job);
+  if (f.stage > 0) {
+    const Time sent = s.ranks[r - instance_.tp()].send_begun;
+    times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
+  }
+  if (s.stage_begun[f.stage]++ == 0) client_.on_stage_begun(f.pass, f.stage);
+  if (r == 0) client_.on_pass_begun(f.pass);
+}
+
+void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) {
+  const Fields f = fields_of(job);
+  // The first job of a later stage waits for activations; the host has launched it long before they arrive.
+  if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
+  const Time waited = since(sooner(job.begun_at(), s.launched[f.stage]), job.reached_at());
+  times_[rank_of(job)].host_s += waited.seconds();
+  if (!f.first) rank.host_waits += waited;
+}
+
+void Pipeline::tell(const Job& job, PassActivity activity) {
+  if (rank_of(job) % instance_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity);
+}
+
+void Pipeline::on_job_begun(const Job& job) {
+  if (job.kind() == Job::Kind::host) return;
+  const Fields f = fields_of(job);
+  State& s = state(f.pass);
+  RankState& rank = s.ranks[rank_of(job)];
+  if (f.what == kActivation) {
+    if (job.kind() == Job::Kind::copy || is_sender(job)) rank.send_begun = job.begun_at();
+    return;
+  }
+  if (job.kind() == Job::Kind::kernel && !rank.has_kernel) {
+    rank.has_kernel = true;
+    rank.first_kernel = job.begun_at();
+  }
+  if (job.kind() == Job::Kind::kernel) count_host_wait(job, s, rank);
+  tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective);
+  if (f.first) begin_rank(job, s, rank);
+}
+
+void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
+  const std::uint32_t r = rank_of(job);
+  const Time now = executor_.fabric().now();
+  times_[r].occupied_s += (now - rank.begun - rank.host_waits).seconds();
+  last_done_ = later(last_done_, now);
+  Fields f = fields_of(job);
+  f.tp = r % instance_.tp();
+  f.what = kRank;
+  JobRecord record;
+  record.label = JobLabel::of(*this, f);
+  record.rank = r;
+  record.start = rank.first_kernel;
+  record.end = rank.last_kernel_end;
+  record.queued = rank.begun - rank.ready;
+  executor_.record(record);
+  --s.ranks_left;
+  const std::uint32_t pass = f.pass;
+  if (--s.stage_left[f.stage] == 0) client_.on_stage_done(pass, f.stage);
+  if (f.stage + 1u != instance_.pp()) return;
+  executor_.reached(this, pass);
+  if (--s.last_stage_left != 0) return;
+  executor_.passed(this, pass);
+  client_.on_pass_done(pass);
+}
+
+void Pipeline::on_job_done(const Job& job) {
+  const Fields f = fields_of(job);
+  State& s = state(f.pass);
+  if (f.what == kActivation) {
+    if (is_sender(job)) return;
+    --s.sends_left;
+    if (f.tp == 0) client_.on_activity(f.pass, f.stage, PassActivity::before_stage);
+    return;
+  }
+  RankState& rank = s.ranks[rank_of(job)];
+  RankTimes& times = times_[rank_of(job)];
+  const Time now = executor_.fabric().now();
+  switch (job.kind()) {
+    case Job::Kind::kernel:
+      times.kernels_s += job.duration().seconds();
+      rank.last_kernel_end = now;
+      break;
+    case Job::Kind::collective: {
+      const collective::Collective& c = *job.collective();
+      times.tp_sync_s += (c.last_entry() - c.entered(job.member())).seconds();
+      times.tp_s += (now - c.last_entry()).seconds();
+      break;
+    }
+    case Job::Kind::host:
+      s.launched[f.stage] = now;
+      --s.host_left;
+      return;
+    default: break;  // no time of these
+  }
+  tell(job, f.last ? PassActivity::left_stage : PassActivity::launch);
+  if (f.last) end_rank(job, s, rank);
+}
+
+void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {
+  --state(label.as<Fields>().pass).collectives_left;
+}
+
+void Pipeline::retire() {
+  while (!states_.empty() && states_.front().over()) {
+    states_.pop_front();
+    ++first_state_;
+  }
+}
+
+}  // namespace railyard::workload::inference

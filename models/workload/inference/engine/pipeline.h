@@ -1,0 +1,182 @@
+// Forward passes through a pipeline of tensor-parallel stages: a chunk of a prompt on the prefill instance, or a step
+// of a batch on the decode instance. A pass is emitted as a whole, stage after stage, as jobs in the streams of the
+// ranks:
+//
+//   [wait for the activations of stage p-1] [all-gather of their shards]
+//   per layer: the steps of its plan (transformer/layer_plan.h)
+//   [LM head on the last stage] send to the same t of stage p+1
+//
+// If host time is modelled (workload/host.h), the host prepares the pass before
+// the first kernel of stage 0 and launches each layer before its attention
+// kernels. These are jobs in the host stream of rank t = 0 of the stage.
+//
+// Streams are in order. Stage p starts the next pass as soon as it has finished this pass, so passes are pipelined.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "workload/inference/engine/batch.h"
+#include "workload/inference/engine/serving_rules.h"
+#include "workload/jobs.h"
+#include "workload/traffic.h"
+
+namespace railyard::workload::inference {
+
+/// What rank t = 0 of a stage does for a pass.
+enum class PassActivity : std::uint8_t {
+  before_stage,  ///< has the pass's activations, and is busy with an earlier pass
+  kernels,
+  collective,  ///< from its own entry
+  launch,      ///< waits for the next job of the pass, which the host launches
+  left_stage   ///< is done; the activations or sampled tokens are under way
+};
+
+/// What a stage sends to the next one.
+struct StageHop {
+  PpSend send = PpSend::shard;
+  std::uint32_t tensors = 1;  ///< 2: the hidden state and the residual, in one message
+  bool by_kernels = false;    ///< NCCL's kernels on both sides; otherwise copy engines
+};
+
+/// Receives the progress of passes.
+class PassClient {
+ public:
+  /// The first job of the pass began on stage 0.
+  virtual void on_pass_begun(std::uint32_t pass) = 0;
+  /// During emission: rank (stage, t) has the KV of a layer when `job` is done.
+  virtual void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                    JobRef job) = 0;
+  /// During emission: `job` is the last job of the pass on rank (stage, t).
+  virtual void on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) = 0;
+  /// Every rank of the last stage has finished the pass.
+  virtual void on_pass_done(std::uint32_t pass) = 0;
+  /// The first rank of a stage has begun the pass; the last rank of the stage has finished it.
+  virtual void on_stage_begun(std::uint32_t, std::uint32_t) {}
+  virtual void on_stage_done(std::uint32_t, std::uint32_t) {}
+  virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity) {}
+
+ protected:
+  ~PassClient() = default;
+};
+
+/// Times in one rank's compute stream, in seconds.
+struct RankTimes {
+  double kernels_s = 0;
+  double tp_s = 0;        ///< in collectives, after the last peer entered
+  double tp_sync_s = 0;   ///< at the gate, until the last peer entered
+  double pp_s = 0;        ///< waiting for activations in flight
+  double host_s = 0;      ///< waiting for the host, when nothing else was missing
+  double occupied_s = 0;  ///< from the first to the last job of a pass, summed over passes, without waits for the host
+};
+
+/// Names of an instance's passes and their jobs. For pass i:
+///
+///   prefill                                            decode
+///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
+///   TP_AR_PP[p]_Layer[l]_Chunk[i]_Attn | _Mlp          D_TP_AR_PP[p]_Layer[l]_Step_[i]_Attn | _Mlp
+///   TP_AG_PP[p]_Chunk[i]                               D_TP_AG_PP[p]_Step_[i]          shards of activations
+///   PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[i]            D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[i]
+///   Host_P_Chunk[i]                                    Host_D_Step_[i]                 before the first kernel
+///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
+///
+/// with _Req[n] at the end if a run has several requests and the pass belongs to one request. Iterations of an engine
+/// that mixes both are named It[i]_PP[p]_TP[t], and otherwise as prefill, with It[i] in the place of Chunk[i] and
+/// Host for Host_P.
+enum class PassNames : std::uint8_t { prefill, decode, iteration };
+
+class Pipeline : private JobClient, private JobNamer {
+ public:
+  Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client);
+
+  /// @param after  jobs for which rank t of stage 0 waits, by t; can be empty. @return the pass's number, counted from
+  /// 0
+  std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
+  /// "Chunk[3]", "Step_[3]"; with the request if a run has several.
+  static std::string unit(PassNames names, std::uint32_t index, std::uint32_t request);
+  const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
+  /// Begin of the first job on any stage and end of the last job, over all passes so far.
+  Time first_begun() const { return first_begun_; }
+  Time last_done() const { return last_done_; }
+
+ private:
+  enum What : std::uint8_t {
+    kEmbedding,
+    kAttention,
+    kMlp,
+    kHead,
+    kAttentionReduce,
+    kMlpReduce,
+    kGather,
+    kActivation,
+    kPrepare,
+    kLaunch,
+    kRank  ///< all kernels of a rank: a row, not a job
+  };
+  /// Contents of a label.
+  struct Fields {
+    std::uint32_t pass : 24, stage : 8;
+    std::uint32_t tp : 12;  ///< of a collective 0: that of its first member
+    std::uint32_t layer : 12, what : 4;
+    std::uint32_t first : 1, last : 1;  ///< first or last job of the pass on this rank
+    std::uint32_t : 2;
+  };
+  static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
+  struct RankState {
+    Time begun;  ///< begin of the first job
+    Time ready;  ///< the first job waited only for its turn in the stream
+    Time first_kernel, last_kernel_end;
+    Time send_begun;  ///< begin of the send of activations to the next stage
+    Time host_waits;  ///< sum of waits for the host after the first job
+    bool has_begun = false, has_kernel = false;
+  };
+  struct State {
+    Pass pass;
+    std::vector<RankState> ranks;
+    std::vector<Time> launched;                          ///< by stage: end of the host's latest job
+    std::vector<std::uint32_t> stage_begun, stage_left;  ///< by stage: ranks
+    std::uint32_t ranks_left = 0;
+    std::uint32_t last_stage_left = 0;
+    std::uint32_t sends_left = 0;
+    std::uint32_t collectives_left = 0;
+    std::uint32_t host_left = 0;
+    bool over() const { return ranks_left == 0 && sends_left == 0 && collectives_left == 0 && host_left == 0; }
+  };
+
+  State& state(std::uint64_t pass) { return states_[pass - first_state_]; }
+  const Pass& pass_of(const Fields& fields) const { return states_[fields.pass - first_state_].pass; }
+  std::uint32_t rank_of(const Job& job) const { return job.rank().number; }
+  /// A job of the host that launches a stage; no job if `duration` is 0.
+  JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
+                   const std::vector<JobRef>& after);
+  void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
+  /// Reports the activity of rank t = 0 of a stage.
+  void tell(const Job& job, PassActivity activity);
+  void count_host_wait(const Job& job, const State& state, RankState& rank);
+  void retire();
+  void begin_rank(const Job& job, State& state, RankState& rank);
+  void end_rank(const Job& job, State& state, RankState& rank);
+
+  void on_job_begun(const Job& job) override;
+  void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t arguments) const override;
+  Recorded recorded(std::uint64_t arguments) const override;
+
+  Instance& instance_;
+  Executor& executor_;
+  PassNames names_;
+  StageHop hop_;
+  PassClient& client_;
+  std::deque<State> states_;
+  std::uint32_t first_state_ = 0;
+  std::vector<RankTimes> times_;
+  std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
+  Time first_begun_ = Time::max(), last_done_;
+};
+
+}  // namespace railyard::workload::inference

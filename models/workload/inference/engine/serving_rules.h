@@ -1,0 +1,46 @@
+// Rules in which serving engines differ besides their schedulers: how a pipeline divides the layers and passes on its
+// activations, and how two instances share a request. The values are in platforms/datasheets/engines.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace railyard::workload::inference {
+
+/// Stages that have one layer more than others, if the number of stages does not divide the layers: the first ones, those
+/// before the last one, or the last ones.
+enum class ExtraLayers : std::uint8_t { first, before_last, last };
+inline constexpr std::array<const char*, 3> kExtraLayersNames{"first", "before_last", "last"};
+
+/// How sampled token ids get from the last stage to the next batch: the host takes them from the last stage to the scheduler,
+/// or the last stage sends them to the first one.
+enum class SampledIds : std::uint8_t { host, gpu };
+inline constexpr std::array<const char*, 2> kSampledIdsNames{"host", "gpu"};
+
+/// Which instant brings the client its first token, with one instance that prefills and one that decodes: the end of the prompt; the
+/// start of the request in the instance that decodes, when its KV has arrived; or the end of its first step there, which
+/// computes the first token again from the last token of the prompt.
+enum class FirstToken : std::uint8_t { prefill, kv_arrival, decode_step };
+inline constexpr std::array<const char*, 3> kFirstTokenNames{"prefill", "kv_arrival", "decode_step"};
+
+/// When the KV of a prompt is sent: when it is computed for a layer, a chunk or the prompt, into memory that the decode
+/// instance has reserved before; or when the decode instance fetches it, after the prompt.
+enum class HandoffGrain { per_layer, per_chunk, at_end, fetched };
+inline constexpr std::array<const char*, 4> kHandoffGrainNames{"per_layer", "per_chunk", "at_end", "fetched"};
+
+/// What a rank sends to the next stage: its shard of the hidden state, or all of it.
+enum class PpSend { shard, full };
+
+struct ServingRules {
+  ExtraLayers extra_layers = ExtraLayers::first;
+  bool passes_residual = false;  ///< a stage sends the residual beside the hidden state, in models that keep it apart
+  SampledIds sampled_ids = SampledIds::gpu;
+  HandoffGrain handoff = HandoffGrain::fetched;
+  FirstToken first_token = FirstToken::prefill;
+};
+
+/// Layers of each stage, as even as possible. @pre 1 <= stages <= layers
+std::vector<std::uint32_t> divided_layers(std::uint32_t layers, std::uint32_t stages, ExtraLayers extra);
+
+}  // namespace railyard::workload::inference

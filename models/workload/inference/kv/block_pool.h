@@ -1,0 +1,73 @@
+// The room `kv` is the bookkeeping of an instance's KV cache: which blocks are held, by content, and which are free. A BlockPool
+// has the blocks; WholeSequences is what an engine tells about memory that is not paged. The scheduler asks both; nobody else
+// changes them. Bytes are allocated, and moved, by the rooms above. Plain C++; no SystemC.
+//
+// Paged KV cache of an instance, as in vLLM V1 (v1/core/block_pool.py): equal blocks of tokens with counted references,
+// and an index of full blocks by their content. A block without references keeps its content until it is taken again,
+// so a later request with the same prefix, or a preempted request, finds it.
+//
+// Free blocks are taken in the order in which they were released. Block 0 is reserved, as vLLM's null block. Blocks can also
+// be held by number, without content, for memory that is not paged. Plain C++; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace railyard::workload::inference {
+
+class BlockPool {
+ public:
+  using Block = std::uint32_t;
+  /// Content of a full block and of all blocks before it.
+  using Content = std::uint64_t;
+  static constexpr Block kNone = 0;
+
+  /// @param blocks  including the reserved block, as vLLM counts num_gpu_blocks. @pre blocks > 0
+  explicit BlockPool(std::uint32_t blocks);
+
+  /// Blocks without the reserved block.
+  std::uint32_t total() const { return total_; }
+  /// Blocks without references, with or without content.
+  std::uint32_t free() const { return free_; }
+  std::uint32_t held() const { return total() - free_; }
+
+  /// A block with this content, the first of several; kNone if there is none.
+  Block find(Content content) const;
+  std::uint32_t references(Block block) const { return blocks_[block].references; }
+  /// Adds a reference to a block that find() returned.
+  void share(Block block);
+  /// Takes a free block and forgets its content. @pre free() > 0
+  Block take();
+  /// The block is full and has this content. @pre the block has a reference and no content
+  void fill(Block block, Content content);
+  /// Removes a reference. The block becomes the last free block if this was its last reference.
+  void release(Block block);
+
+  /// Takes blocks by number; such blocks have no content. @pre free() >= count
+  void hold(std::uint32_t count) { free_ -= count; }
+  void give_back(std::uint32_t count) { free_ += count; }
+
+ private:
+  struct State {
+    Content content = 0;
+    std::uint32_t references = 0;
+    Block before = kNone, after = kNone;            ///< neighbours in the list of free blocks
+    Block same_before = kNone, same_after = kNone;  ///< neighbours among blocks with the same content
+    bool is_full = false;
+  };
+  void append(Block block);
+  void unlink(Block block);
+  void forget(Block block);
+
+  std::uint32_t total_;
+  std::vector<State> blocks_;  ///< that have been taken at least once; blocks behind them come first
+  struct Same {
+    Block first, last;
+  };
+  std::unordered_map<Content, Same> index_;
+  Block first_ = kNone, last_ = kNone;
+  std::uint32_t free_;
+};
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,49 @@
+// A request for inference, the content of its tokens, and its times.
+//
+// The room `requests` says what clients ask for, and knows nothing of engines. A RequestSource gives requests one by one, in
+// the order of their arrival: a RequestList (a list, or a trace whose lines are read as they are needed), or a RequestGenerator,
+// which draws lengths, prefixes and, with RequestArrivals, instants. The API server of a service takes them, and tells the source
+// when the client has an answer, so that the next request can depend on it. Plain C++; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+
+namespace railyard::workload::inference {
+
+struct Request {
+  Time arrival;  ///< from the start of the run
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t output_tokens = 1;  ///< prefill produces the first token, decode steps the rest
+  std::uint32_t priority = 0;       ///< lower values first, for a scheduler with priorities
+};
+
+/// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
+enum class RequestPart : std::uint8_t { all, prompt, answer };
+
+/// Identifies the tokens of a request for prefix caching. Two requests whose first n ids are equal have the same first
+/// n x block_tokens tokens.
+struct RequestContent {
+  /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0: nothing is known, and no other request
+  /// shares a prefix with this one.
+  std::uint32_t block_tokens = 0;
+  /// Of the prompt's first ids.size() x block_tokens tokens. With block_tokens 1, ids of the answer can follow those of all
+  /// the prompt.
+  std::vector<std::uint64_t> ids;
+};
+
+/// Instants from the start of the run.
+struct RequestTimes {
+  Time queued;  ///< the host has put the request into the queue
+  Time admitted, prefill_begun;
+  Time prefilled;    ///< prefill has produced the first token
+  Time first_known;  ///< the instance that brings the first token to the client has it
+  Time first_token;  ///< arrival of the first token at the client
+  Time kv_landed, decode_begun;
+  Time last_token;           ///< arrival of the last token at the client
+  std::vector<Time> tokens;  ///< arrival of each token at the client
+};
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,175 @@
+#include "workload/inference/service/api_server.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+namespace railyard::workload::inference {
+
+namespace {
+
+constexpr std::size_t kReceiver = 0;  ///< stream
+
+}  // namespace
+
+ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
+                     Executor& executor, ApiServerClient& client)
+    : source_(std::move(source)),
+      host_(host),
+      client_time_(client_time),
+      names_requests_(names_requests),
+      executor_(executor),
+      client_(client),
+      rank_(executor.add_host("api_server", 0)) {
+  rank_.add_stream("");
+}
+
+void ApiServer::schedule_arrival() {
+  const std::optional<Time> next = source_->next_arrival();
+  if (!next || *next >= scheduled_arrival_) return;
+  scheduled_arrival_ = later(*next, executor_.fabric().now());
+  executor_.fabric().calendar().at(scheduled_arrival_, *this, 0, 0);
+}
+
+void ApiServer::on_event(std::uint32_t, std::uint64_t) {
+  const Time now = executor_.fabric().now();
+  if (scheduled_arrival_ <= now) scheduled_arrival_ = Time::max();
+  // An answer may have brought an arrival forward; then a later event finds nothing.
+  for (std::optional<Time> next = source_->next_arrival(); next && *next <= now; next = source_->next_arrival())
+    arrive();
+  schedule_arrival();
+}
+
+void ApiServer::arrive() {
+  const std::uint32_t request = arrived_++;
+  RequestSource::Arrival arrival = source_->take();
+  if (!client_.can_hold(arrival.request)) {
+    ++refused_;
+    source_->done(request, executor_.fabric().now());
+    return;
+  }
+  Live& live = live_[request];
+  live.request = arrival.request;
+  live.content = std::move(arrival.content);
+  if (free_streams_.empty()) {
+    rank_.add_stream("");
+    free_streams_.push_back(rank_.streams.size() - 1);
+  }
+  live.stream = free_streams_.back();
+  free_streams_.pop_back();
+  executor_.arrived(arrival.after);
+  executor_.measure("ttft_s", request);
+  if (client_time_ == Time()) {
+    receive(request);
+    return;
+  }
+  tell(request, RequestPhase::host);
+  executor_.host(rank_, rank_.stream(live.stream), client_time_, label(request, kSend, 0), *this);
+}
+
+void ApiServer::receive(std::uint32_t request) {
+  if (host_.request() == Time()) {
+    enter(request);
+    return;
+  }
+  if (client_time_ == Time()) tell(request, RequestPhase::host);
+  executor_.host(rank_, rank_.stream(kReceiver), host_.request(), label(request, kReceive, 0), *this);
+}
+
+void ApiServer::enter(std::uint32_t request) {
+  Live& live = live_.at(request);
+  live.times.queued = executor_.fabric().now();
+  live.ttft[TtftPart::host] = live.times.queued - live.request.arrival;
+  tell(request, RequestPhase::queued);
+  client_.on_queued(request, std::move(live.content));
+}
+
+void ApiServer::forward(std::uint32_t request) {
+  const Time duration = host_.token() + host_.request();
+  if (duration == Time()) {
+    client_.on_forwarded(request);
+    return;
+  }
+  executor_.host(rank_, rank_.stream(live_.at(request).stream), duration, label(request, kForward, 0), *this);
+}
+
+void ApiServer::deliver(std::uint32_t request) {
+  Live& live = live_.at(request);
+  work_done_ += 1.0 / live.request.output_tokens;
+  if (live.known++ == 0) live.times.first_known = executor_.fabric().now();
+  if (host_.token() == Time()) {
+    delivered(request);
+    return;
+  }
+  executor_.host(rank_, rank_.stream(live.stream), host_.token(), label(request, kDeliver, live.known), *this);
+}
+
+void ApiServer::delivered(std::uint32_t request) {
+  Live& live = live_.at(request);
+  RequestTimes& times = live.times;
+  times.tokens.push_back(executor_.fabric().now());
+  if (times.tokens.size() == 1) {
+    times.first_token = times.tokens.back();
+    live.ttft[TtftPart::host] += times.first_token - times.first_known;
+    executor_.measured("ttft_s", request);
+    executor_.measure("tpot_s", request);
+  } else if (times.tokens.size() == live.request.output_tokens) {
+    executor_.measured("tpot_s", request, live.request.output_tokens - 1);
+  }
+  finish(request);
+}
+
+void ApiServer::leave(std::uint32_t request) {
+  live_.at(request).has_left = true;
+  finish(request);
+}
+
+void ApiServer::finish(std::uint32_t request) {
+  Live& live = live_.at(request);
+  if (!live.has_left || live.times.tokens.size() != live.request.output_tokens) return;
+  live.times.last_token = live.times.tokens.back();
+  tell(request, RequestPhase::done);
+  ++served_;
+  for (RequestSink* sink : sinks_) sink->on_served(request, live);
+  free_streams_.push_back(live.stream);
+  live_.erase(request);
+  executor_.answered(request, source_->done(request, executor_.fabric().now()));
+  schedule_arrival();
+}
+
+void ApiServer::tell(std::uint32_t request, RequestPhase phase) {
+  if (listener_ != nullptr) listener_->on_phase(request, phase, executor_.fabric().now());
+}
+
+JobLabel ApiServer::label(std::uint32_t request, What what, std::uint32_t token) const {
+  Fields fields{};
+  fields.request = request;
+  fields.what = what;
+  fields.token = token;
+  return JobLabel::of(*this, fields);
+}
+
+std::string ApiServer::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  std::string name = f.what == kSend      ? "Client_Request"
+                     : f.what == kReceive ? "Host_Request"
+                     : f.what == kForward ? "Host_Forward"
+                                          : fmt::format("Host_Token[{}]", f.token - 1);
+  if (names_requests_) name += fmt::format("_Req[{}]", f.request);
+  return name;
+}
+
+Recorded ApiServer::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).what == kDeliver ? Recorded::detail : Recorded::stage;
+}
+
+void ApiServer::on_job_done(const Job& job) {
+  const auto f = job.label().as<Fields>();
+  switch (f.what) {
+    case kSend: receive(f.request); break;
+    case kReceive: enter(f.request); break;
+    case kForward: client_.on_forwarded(f.request); break;
+    default: delivered(f.request); break;
+  }
+}
+
+}  // namespace railyard::workload::inference

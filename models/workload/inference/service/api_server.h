@@ -1,0 +1,136 @@
+// The API server of a serving engine, between clients and the engine. A request comes from its source, reaches the
+// server after the client's time for a request, and enters the engine's queue after the host's time for a request. The
+// server is one process (vLLM's default, --api-server-count 1): it takes requests one after the other, so requests that
+// arrive together enter the queue one by one. Each token reaches the client after the host's time for a token. A request
+// is done when it has left the engine and the client has all its tokens.
+//
+// State is kept only for requests on their way, and passed to the sinks when a request is done.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "workload/host.h"
+#include "workload/inference/engine/ttft_parts.h"
+#include "workload/inference/requests/request_source.h"
+#include "workload/inference/scheduler/scheduler.h"
+#include "workload/jobs.h"
+#include "workload/request_listener.h"
+
+namespace railyard::workload::inference {
+
+/// A request with its times and counts.
+struct Served {
+  Request request;
+  RequestTimes times;
+  Scheduler::Counts counts;
+  std::size_t instance = 0;  ///< the last one that computed a part
+  TtftTimes ttft;            ///< of a continuous scheduler: the parts add up to first_token - arrival
+};
+
+class RequestSink {
+ public:
+  /// The request is done. `served` is valid only during the call.
+  virtual void on_served(std::uint32_t request, const Served& served) = 0;
+
+ protected:
+  ~RequestSink() = default;
+};
+
+class ApiServerClient {
+ public:
+  /// Whether the engine can hold this request. If it cannot, the API server refuses the request.
+  virtual bool can_hold(const Request& request) const = 0;
+  /// The request enters the queue of the engine.
+  virtual void on_queued(std::uint32_t request, RequestContent content) = 0;
+  /// See ApiServer::forward().
+  virtual void on_forwarded(std::uint32_t request) = 0;
+
+ protected:
+  ~ApiServerClient() = default;
+};
+
+class ApiServer : private JobClient, private JobNamer, private transport::CalendarClient {
+ public:
+  /// @param client_time     of the load generator, before the server has a request
+  /// @param names_requests  names of jobs contain the request
+  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
+            Executor& executor, ApiServerClient& client);
+
+  void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
+  void follow(RequestListener& listener) { listener_ = &listener; }
+  /// Schedules the first arrival. Call once, before the simulation starts.
+  void start() { schedule_arrival(); }
+
+  /// A request on its way.
+  Served& on_way(std::uint32_t request) { return live_.at(request); }
+  const Served& on_way(std::uint32_t request) const { return live_.at(request); }
+  /// Whether the engine has produced a token of the request.
+  bool has_token(std::uint32_t request) const { return live_.at(request).known > 0; }
+  /// The engine has produced the next token of the request.
+  void deliver(std::uint32_t request);
+  /// The first of two instances has finished a request. It enters the queue of the second one after the host's time for a
+  /// token, which the router of the two receives, and the time for a request, which the router sends.
+  void forward(std::uint32_t request);
+  /// The engine has produced all tokens of the request, and has finished with it.
+  void leave(std::uint32_t request);
+  /// Reports a phase of the request.
+  void tell(std::uint32_t request, RequestPhase phase);
+
+  std::uint32_t count() const { return source_->count(); }
+  std::uint32_t served() const { return served_; }
+  std::uint32_t refused() const { return refused_; }
+  bool done() const { return served_ + refused_ == count(); }
+  /// Requests, with the share of its tokens for a request that is not done.
+  double work_done() const { return work_done_; }
+
+ private:
+  struct Live : Served {
+    RequestContent content;   ///< until the request is queued
+    std::size_t stream = 0;   ///< of the host
+    std::uint32_t known = 0;  ///< tokens that the engine has produced
+    bool has_left = false;    ///< the engine
+  };
+  enum What : std::uint8_t { kSend, kReceive, kDeliver, kForward };
+  struct Fields {
+    std::uint32_t request;
+    std::uint32_t what : 2;
+    std::uint32_t token : 30;
+  };
+
+  void schedule_arrival();
+  void arrive();
+  void receive(std::uint32_t request);
+  void enter(std::uint32_t request);
+  void delivered(std::uint32_t request);
+  void finish(std::uint32_t request);
+  JobLabel label(std::uint32_t request, What what, std::uint32_t token) const;
+
+  void on_job_done(const Job& job) override;
+  void on_event(std::uint32_t tag, std::uint64_t data) override;
+  // Client_Request: from a request's arrival until the server has it. Host_Request: from then until it is queued.
+  // Host_Forward: until it is in the second queue. Host_Token[i]: delivery of token i. All with _Req[r], if names contain the
+  // request.
+  std::string name(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "host"; }
+  Recorded recorded(std::uint64_t arguments) const override;
+
+  std::unique_ptr<RequestSource> source_;
+  Host host_;
+  Time client_time_;
+  bool names_requests_;
+  Executor& executor_;
+  ApiServerClient& client_;
+  Rank& rank_;  ///< with the stream of the process that receives requests, and one for each request on its way
+  std::vector<std::size_t> free_streams_;
+  std::unordered_map<std::uint32_t, Live> live_;
+  std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;
+  double work_done_ = 0;
+  Time scheduled_arrival_ = Time::max();
+  std::vector<RequestSink*> sinks_;
+  RequestListener* listener_ = nullptr;
+};
+
+}  // namespace railyard::workload::inference

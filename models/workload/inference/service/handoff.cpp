@@ -1,0 +1,189 @@
+#include "workload/inference/service/handoff.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "workload/inference/engine/pipeline.h"
+#include "workload/traffic.h"
+
+namespace railyard::workload::inference {
+
+HandoffPlan::HandoffPlan(const Instance& prefill, const Instance& decode)
+    : model_(prefill.model()), shares_(prefill.ranks()) {
+  head_bytes_ = stored_bytes(2ull * model_.head_dim, model_.kv_dtype);
+
+  // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
+  std::vector<std::vector<std::uint32_t>> heads_from(prefill.tp(), std::vector<std::uint32_t>(decode.tp(), 0));
+  for (std::uint32_t u = 0; u < decode.tp(); ++u) {
+    for (std::uint32_t head = decode.kv().heads(u).first; head < decode.kv().heads(u).last; ++head) {
+      std::vector<std::uint32_t> holders;
+      for (std::uint32_t t = 0; t < prefill.tp(); ++t)
+        if (prefill.kv().heads(t).first <= head && head < prefill.kv().heads(t).last) holders.push_back(t);
+      ++heads_from[holders[u % holders.size()]][u];
+    }
+  }
+  for (std::uint32_t p = 0; p < prefill.pp(); ++p) {
+    const std::uint32_t first = prefill.first_layer(p), last = first + prefill.stage(p).layers;
+    for (std::uint32_t q = 0; q < decode.pp(); ++q) {
+      const std::uint32_t from = std::max(first, decode.first_layer(q));
+      const std::uint32_t to = std::min(last, decode.first_layer(q) + decode.stage(q).layers);
+      if (from >= to) continue;
+      for (std::uint32_t t = 0; t < prefill.tp(); ++t)
+        for (std::uint32_t u = 0; u < decode.tp(); ++u)
+          if (heads_from[t][u] != 0)
+            shares_[p * prefill.tp() + t].push_back({q * decode.tp() + u, heads_from[t][u], from, to});
+    }
+  }
+}
+
+Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const {
+  const auto seen = [&](std::uint32_t layer) {
+    const std::uint64_t begin =
+        std::max(tokens.begin, tokens.prompt - kept_tokens(model_.layer(layer), tokens.prompt, 0));
+    return begin < tokens.end ? tokens.end - begin : 0;
+  };
+  first = std::max(first, share.first_layer), last = std::min(last, share.last_layer);
+  if (first >= last) return 0;
+  std::uint64_t sum = 0;
+  if (model_.kind_of.empty())
+    sum = (last - first) * seen(first);
+  else
+    for (std::uint32_t l = first; l < last; ++l) sum += seen(l);
+  return sum * share.heads * head_bytes_;
+}
+
+Handoff::Handoff(Instance& prefill, Instance& decode, HandoffGrain grain, bool names_requests, Executor& executor,
+                 HandoffClient& client)
+    : prefill_(prefill),
+      decode_(decode),
+      grain_(grain),
+      names_requests_(names_requests),
+      executor_(executor),
+      client_(client),
+      plan_(prefill, decode) {}
+
+void Handoff::fetch(std::uint32_t request, std::uint64_t from, std::uint64_t prompt) {
+  prompts_[request].is_computed = true;
+  forget();
+  Part& whole = parts_.emplace_back();
+  whole.request = request;
+  whole.tokens = {from, prompt, prompt};
+  Fields fields{};
+  fields.part = first_part_ + static_cast<std::uint32_t>(parts_.size()) - 1;
+  for (std::uint32_t r = 0; r < prefill_.ranks(); ++r) {
+    fields.rank = r;
+    emit(fields, 0, prefill_.model().layers, {});
+  }
+  if (prompts_[request].left > 0) return;
+  prompts_.erase(request);
+  client_.on_kv_arrived(request);
+}
+
+void Handoff::expect(std::uint32_t request, std::uint64_t from, std::uint64_t prompt) {
+  prompts_[request].tokens = prompt;
+  prompts_[request].sent = from;
+}
+
+void Handoff::forget() {
+  for (; !parts_.empty() && parts_.front().left == 0; ++first_part_) parts_.pop_front();
+}
+
+void Handoff::composed(std::uint32_t pass, const ScheduledBatch& batch) {
+  forget();
+  for (const ScheduledBatch::Item& item : batch.items) {
+    const auto found = prompts_.find(item.request);
+    if (found == prompts_.end()) continue;
+    Prompt& prompt = found->second;
+    Part chunk;
+    chunk.request = item.request;
+    chunk.chunk = prompt.chunks++;
+    chunk.pass = pass;
+    chunk.tokens = {prompt.sent, item.start + item.tokens, prompt.tokens};
+    if (grain_ == HandoffGrain::at_end && chunk.tokens.end < prompt.tokens) continue;
+    // After a preemption a chunk may compute tokens that have been sent.
+    if (chunk.tokens.end <= prompt.sent) continue;
+    prompt.sent = chunk.tokens.end;
+    parts_.push_back(chunk);
+  }
+}
+
+void Handoff::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                   JobRef job) {
+  const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
+  const bool per_layer = grain_ == HandoffGrain::per_layer;
+  // The stage's last attention kernels complete its KV. MLPs and the LM head do not change KV.
+  if (!per_layer && layer + 1 != last) return;
+  Fields fields{};
+  fields.rank = stage * prefill_.tp() + t;
+  fields.per_layer = per_layer;
+  fields.layer = per_layer ? layer : 0;
+  for (std::size_t i = parts_.size(); i > 0 && parts_[i - 1].pass == pass; --i) {
+    fields.part = first_part_ + static_cast<std::uint32_t>(i - 1);
+    emit(fields, per_layer ? layer : first, per_layer ? layer + 1 : last, {job});
+  }
+}
+
+void Handoff::emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer,
+                   const std::vector<JobRef>& after) {
+  Part& of = part(fields.part);
+  std::vector<CopyTarget> transfers;
+  for (const HandoffPlan::Share& share : plan_.shares(fields.rank)) {
+    const Bytes bytes = plan_.bytes(share, first_layer, last_layer, of.tokens);
+    if (bytes > 0) transfers.push_back({*decode_.rank(share.decode_rank).memory, bytes});
+  }
+  if (transfers.empty()) return;  // a replica without decode ranks, or tokens that no window will contain
+  ++of.left;
+  ++prompts_.at(of.request).left;
+  Rank& rank = prefill_.rank(fields.rank);
+  executor_.copy(rank, rank.stream(Instance::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
+                 *this, after);
+}
+
+void Handoff::computed(std::uint32_t request) {
+  prompts_.at(request).is_computed = true;
+  executor_.reached(this, request);
+  check_arrived(request);
+}
+
+void Handoff::on_job_done(const Job& job) {
+  Part& done = part(job.label().as<Fields>().part);
+  --done.left;
+  --prompts_.at(done.request).left;
+  executor_.reached(this, done.request);
+  check_arrived(done.request);
+}
+
+void Handoff::check_arrived(std::uint32_t request) {
+  const Prompt& prompt = prompts_.at(request);
+  if (!prompt.is_computed || prompt.left > 0) return;
+  prompts_.erase(request);
+  executor_.passed(this, request);
+  client_.on_kv_arrived(request);
+}
+
+std::string Handoff::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  const Part& of = part(f.part);
+  std::string name = fmt::format("Handoff_PP[{}]_TP[{}]", f.rank / prefill_.tp(), f.rank % prefill_.tp());
+  if (of.chunk != kWhole) name += fmt::format("_Chunk[{}]", of.chunk);
+  if (f.per_layer) name += fmt::format("_Layer[{}]", std::uint32_t{f.layer});
+  if (names_requests_) name += fmt::format("_Req[{}]", of.request);
+  return name;
+}
+
+std::string Handoff::task(std::uint64_t arguments) const {
+  const Part& of = part(JobLabel::fields_of<Fields>(arguments).part);
+  return of.chunk == kWhole ? work(arguments) : fmt::format("pass {}", of.pass);
+}
+
+std::string Handoff::work(std::uint64_t arguments) const {
+  const Part& of = part(JobLabel::fields_of<Fields>(arguments).part);
+  if (of.chunk == kWhole) return fmt::format("Req[{}]", of.request);
+  return Pipeline::unit(PassNames::prefill, of.chunk, names_requests_ ? of.request : Pass::kOnly);
+}
+
+Recorded Handoff::recorded(std::uint64_t arguments) const {
+  return JobLabel::fields_of<Fields>(arguments).per_layer ? Recorded::detail : Recorded::stage;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,128 @@
+// The KV handoff between two instances. HandoffPlan lists the KV bytes that each prefill rank sends to each decode
+// rank: the layers that their two stages share, times the KV heads that the decode rank needs from that prefill rank.
+// If prefill ranks replicate a head, decode ranks are distributed over the replicas.
+//
+// Handoff sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
+// the decode instance fetches it after the prompt.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "workload/inference/engine/batch.h"
+#include "workload/inference/engine/serving_rules.h"
+#include "workload/inference/scheduler/scheduled_batch.h"
+
+namespace railyard::workload::inference {
+
+class HandoffPlan {
+ public:
+  HandoffPlan(const Instance& prefill, const Instance& decode);
+
+  struct Share {
+    std::uint32_t decode_rank = 0;
+    std::uint32_t heads = 0;
+    std::uint32_t first_layer = 0, last_layer = 0;  ///< [first, last), global
+  };
+  /// Shares that prefill rank p*tp+t sends.
+  const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
+  /// Tokens [begin, end) of a prompt.
+  struct Tokens {
+    std::uint64_t begin = 0, end = 0, prompt = 0;
+  };
+  /// Bytes of a share for these tokens in the layers [first, last). In a layer with a window, only tokens count that
+  /// are in the window of the first token after the prompt.
+  Bytes bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const;
+  Bytes bytes(const Share& share, const Tokens& tokens) const {
+    return bytes(share, share.first_layer, share.last_layer, tokens);
+  }
+
+ private:
+  transformer::ModelShape model_;
+  std::vector<std::vector<Share>> shares_;
+  Bytes head_bytes_ = 0;  ///< key and value of one token, one layer and one head
+};
+
+class HandoffClient {
+ public:
+  /// All KV of the request's prompt has arrived.
+  virtual void on_kv_arrived(std::uint32_t request) = 0;
+
+ protected:
+  ~HandoffClient() = default;
+};
+
+class Handoff : private JobClient, private JobNamer {
+ public:
+  /// @param names_requests  names of jobs contain the request
+  Handoff(Instance& prefill, Instance& decode, HandoffGrain grain, bool names_requests, Executor& executor,
+          HandoffClient& client);
+
+  const HandoffPlan& plan() const { return plan_; }
+  /// Whether prefill ranks send KV when it is computed; otherwise the decode instance fetches it.
+  bool pushes() const { return grain_ != HandoffGrain::fetched; }
+
+  /// Each prefill rank sends its share of a prompt's tokens from `from` on. The prompt has been computed.
+  void fetch(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
+
+  // Pushed KV: expect() before the prompt is in a batch, composed() and on_attention_emitted() for each batch, computed()
+  // when the prompt has its first token.
+  void expect(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
+  void composed(std::uint32_t pass, const ScheduledBatch& batch);
+  /// Rank (stage, t) has the KV of a layer when `job` is done. Emits the copies that are complete at that time.
+  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job);
+  void computed(std::uint32_t request);
+
+ private:
+  static constexpr std::uint32_t kWhole = ~0u;
+  /// Tokens of a prompt that are sent together.
+  struct Part {
+    std::uint32_t request = 0;
+    std::uint32_t chunk = kWhole;  ///< number among the chunks of the prompt
+    std::uint32_t pass = 0;        ///< that computes the chunk
+    HandoffPlan::Tokens tokens;
+    std::uint32_t left = 0;  ///< copies under way
+  };
+  struct Prompt {
+    std::uint64_t tokens = 0;
+    std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
+    std::uint32_t chunks = 0;  ///< in batches
+    std::uint32_t left = 0;    ///< copies under way
+    bool is_computed = false;
+  };
+  // Handoff_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply.
+  struct Fields {
+    std::uint32_t part;
+    std::uint32_t rank : 16, layer : 15, per_layer : 1;
+  };
+
+  Part& part(std::uint32_t number) { return parts_[number - first_part_]; }
+  const Part& part(std::uint32_t number) const { return parts_[number - first_part_]; }
+  /// Forgets parts that have arrived.
+  void forget();
+  /// Sends a rank's share of the layers [first_layer, last_layer) of a part.
+  void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, const std::vector<JobRef>& after);
+  void check_arrived(std::uint32_t request);
+
+  void on_job_done(const Job& job) override;
+  std::string name(std::uint64_t arguments) const override;
+  std::string task(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "kv"; }
+  Recorded recorded(std::uint64_t arguments) const override;
+
+  Instance& prefill_;
+  Instance& decode_;
+  HandoffGrain grain_;
+  bool names_requests_;
+  Executor& executor_;
+  HandoffClient& client_;
+  HandoffPlan plan_;
+  std::unordered_map<std::uint32_t, Prompt> prompts_;  ///< whose KV has not arrived
+  std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
+  std::uint32_t first_part_ = 0;  ///< number of the oldest one
+};
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,44 @@
+// What a service runs: workload.kind: serving, typed and validated, or a preset of it. Plain data; no SystemC.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/input_error.h"
+#include "workload/host.h"
+#include "workload/inference/engine/cuda_graphs.h"
+#include "workload/inference/engine/instance_spec.h"
+#include "workload/inference/requests/request_list.h"
+
+namespace railyard::workload::inference {
+
+/// Service level objectives; none: not measured.
+struct Slo {
+  std::optional<double> ttft_s, tpot_s;
+};
+
+/// The longest request, or its prompt.
+struct Longest {
+  std::uint64_t tokens = 0;
+  Origin where;
+};
+
+struct ServingSpec {
+  RequestSourceMaker requests;
+  std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
+  std::vector<InstanceSpec> instances;  ///< one for all parts of requests, or one for prompts and one for answers
+  KvMemory memory;
+  CudaGraphs cudagraph;
+  Host host;
+  /// Of the load generator, for each request before the API server has it; in the client's latencies.
+  double client_us = 0;
+  PpSend pp_send = PpSend::shard;
+  HandoffGrain handoff = HandoffGrain::fetched;  ///< of two instances
+  FirstToken first_token = FirstToken::prefill;  ///< of two instances
+  Slo slo;
+  bool names_requests = true;    ///< in names of jobs
+  RequestList::Requests listed;  ///< all requests, for the estimate of traffic; null: not known
+};
+
+}  // namespace railyard::workload::inference
