@@ -204,8 +204,8 @@ std::string ServingRun::explain_text(const Value& n) const {
           p++, stage["layers"].integer(), gb(stage["weight_bytes"]), gb(stage["activation_bytes"]),
           i["scheduler"]["max_batched_tokens"].integer(), gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
           static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
-    text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler, preset {}:\n",
-                        i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["scheduler_preset"].text());
+    text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler of {}:\n",
+                        i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["engine"].text());
     for (const Value::Member& setting : i["scheduler"].members())
       text += fmt::format("    {:<30} {}\n", setting.name, setting_text(setting.value));
   }
@@ -214,12 +214,9 @@ std::string ServingRun::explain_text(const Value& n) const {
 
 Value ServingRun::instance_value(const InstanceSpec& instance) const {
   static constexpr const char* kRoles[] = {"colocated", "prefill", "decode"};
-  return {{"name", instance.name},
-          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
-          {"tp", instance.mapping.tp},
-          {"pp", instance.mapping.pp},
-          {"scheduler_preset", instance.scheduler_preset},
-          {"scheduler", scheduler_value(instance.scheduler)}};
+  return {{"name", instance.name},          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
+          {"tp", instance.mapping.tp},      {"pp", instance.mapping.pp},
+          {"engine", instance.engine.name}, {"scheduler", scheduler_value(instance.scheduler)}};
 }
 
 void ServingRun::add_setup(Value& setup) const {

@@ -105,8 +105,8 @@ std::string ServingRun::table() const {
   for (std::size_t i = 0; i < f.instances.size(); ++i) {
     const InstanceSpec& instance = spec().instances[i];
     const ServingFigures::Instance& figures = f.instances[i];
-    text += fmt::format("\n  {}: tp {}, pp {}, scheduler {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
-                        instance.scheduler_preset);
+    text += fmt::format("\n  {}: tp {}, pp {}, {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
+                        instance.engine.name);
     line("batches", fmt::format("{}, mean {:.1f} requests and {:.1f} tokens", figures.iterations,
                                 figures.mean(figures.batch_sum), figures.mean(figures.tokens_sum)));
     line("KV blocks", fmt::format("{} of {} at most", figures.peak_blocks, figures.kv_blocks - 1));

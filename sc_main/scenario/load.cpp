@@ -5,6 +5,7 @@
 #include "sc_main/scenario/events.h"
 #include "sc_main/scenario/import/llmservingsim.h"
 #include "sc_main/scenario/machine.h"
+#include "sc_main/scenario/old_words.h"
 #include "sc_main/scenario/table/resolved.h"
 
 namespace railyard {
@@ -88,15 +89,18 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   if (source.root->kind != Node::Kind::mapping) {
     throw InputError(source.root->origin, "expected a mapping of scenario keys, got " + source.root->described());
   }
-  source.root = with_paths_from_here(with_set_options(source.root, sets), scenario_table().fields(),
-                                     std::filesystem::path(path).parent_path().string());
-  return load_tree(source, path, executable_platform);
+  std::vector<std::string> notes;
+  source.root = with_paths_from_here(without_old_words(with_set_options(source.root, sets), notes),
+                                     scenario_table().fields(), std::filesystem::path(path).parent_path().string());
+  Scenario scenario = load_tree(source, path, executable_platform);
+  scenario.notes.insert(scenario.notes.begin(), notes.begin(), notes.end());
+  return scenario;
 }
 
 Scenario load_llmservingsim(const LlmServingSimOptions& options, const std::vector<std::string>& sets,
                             const std::string& executable_platform) {
   ImportedScenario imported = import_llmservingsim(options, executable_platform);
-  const Source source{with_set_options(imported.root, sets)};
+  const Source source{without_old_words(with_set_options(imported.root, sets), imported.notes)};
   Scenario scenario = load_tree(source, options.cluster_config, executable_platform);
   scenario.notes.insert(scenario.notes.begin(), imported.notes.begin(), imported.notes.end());
   return scenario;

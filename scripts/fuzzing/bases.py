@@ -28,7 +28,7 @@ DENSE = ("embedding", "layernorm", "qkv_proj", "rotary_emb", "o_proj", "gate_up_
 PREFILL = {"kind": "disaggregated_prefill", "requests": {"count": 2, "prompt_tokens": 256}, "chunk_tokens": 128,
            "prefill": {"tp": 2, "pp": 1}, "decode": {"tp": 2, "pp": 1, "steps": 2}}
 SERVING = {"kind": "serving", "requests": {"count": 4, "arrivals": "poisson", "rate_per_s": 100, "prompt_tokens": 100, "output_tokens": 4},
-           "scheduler": {"preset": "vllm"}, "host": {"preset": "vllm_v1"}}
+           "engine": "vllm-0.19", "scheduler": {}, "host": {}}
 TRAINING = {"kind": "training", "seq_tokens": 128, "global_batch": 8, "micro_batch": 1}
 
 
@@ -128,7 +128,7 @@ def bases() -> list[Base]:
              tiny | {"slots.txt": "rank 0: F0 F1 B0 B1\nrank 1: F0 I0 F1 W0 B1\n"}),
         Base("layer", "dgx_h100", {"model": model, "workload": {"kind": "layer", "phase": "prefill", "tp": 4, "tokens": 256}}, tiny),
         Base("decode", "plx_box", {"model": model, "workload": {"kind": "layer", "phase": "decode", "tp": 2, "batch": 8,
-                                                                "context_tokens": 500, "library": "vllm"}}, {"models/tiny.json": EXPERTS}),
+                                                                "context_tokens": 500, "library": "vllm-0.19"}}, {"models/tiny.json": EXPERTS}),
         Base("collective", "dgx_h100", {"workload": {"kind": "collective", "op": "all_reduce", "min_bytes": 1024, "max_bytes": 1048576,
                                                      "factor": 32, "dtype": "fp32"}}),
         Base("ring", "dgx_a100", {"machine": {"groups": {"node": {"servers": 2}}},

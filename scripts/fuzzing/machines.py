@@ -129,7 +129,7 @@ def p2p(rng: random.Random, gpus: int, servers: int) -> dict:
 def layer(rng: random.Random, gpus: int, servers: int) -> dict:
     made = {"kind": "layer", "tp": rng.choice([n for n in (1, 2, 4, 8) if n <= gpus]), "phase": rng.choice(("prefill", "decode", "training"))}
     if made["phase"] == "decode":
-        return made | {"batch": rng.choice((1, 8, 32)), "context_tokens": rng.choice((1, 300, 2000)), "library": rng.choice(("nccl", "vllm", "sglang"))}
+        return made | {"batch": rng.choice((1, 8, 32)), "context_tokens": rng.choice((1, 300, 2000)), "library": rng.choice(("nccl", "vllm-0.19", "sglang-0.5"))}
     return made | {"tokens": rng.choice((64, 256, 512)), "sequence_parallel": rng.random() < 0.3}
 
 

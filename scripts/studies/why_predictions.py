@@ -101,7 +101,7 @@ def bases() -> list[Base]:
         size = {"tp": 2, "pp": 2} if platform == "plx_box" else {"tp": 4, "pp": 1}
         add("disaggregated_prefill", platform, {
             "requests": {"count": 2, "prompt_tokens": prompt}, "chunk_tokens": 2048, "prefill": size, "decode": size | {"steps": 8},
-            "handoff": handoff, "host": {"preset": "vllm_v1"}}, model=small)
+            "handoff": handoff, "engine": "vllm-0.19"}, model=small)
     for platform, tp, (arrivals, rate) in itertools.product(("plx_box", "dgx_h100"), (1, 2), (
             ("at_once", {}), ("poisson", {"rate_per_s": 4}), ("poisson", {"rate_per_s": 30}), ("closed_loop", {"concurrency": 8}))):
         requests = {"count": 24, "arrivals": arrivals, "prompt_tokens": 500, "output_tokens": {"uniform": {"min": 20, "max": 60}}} | rate

@@ -12,8 +12,8 @@ from . import fabric, gpu, servers, serving, training
 CLASSES = {
     "fabric": fabric,
     "gpu": gpu,
-    "servers": servers.with_host("vllm_v1", "Whole servers at low concurrency, with the host of vLLM V1"),
-    "servers_no_host": servers.with_host("none", "Whole servers at low concurrency, without a host"),
+    "servers": servers.with_host(True, "Whole servers at low concurrency, with the hosts of their engines"),
+    "servers_no_host": servers.with_host(False, "Whole servers at low concurrency, without a host"),
     "serving": serving,
     "training": training,
 }

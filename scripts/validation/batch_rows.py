@@ -4,7 +4,7 @@ Rules, by column:
   batch             requests that all arrive at once
   input_len, output_len   of each request. At most 512 tokens of an answer are simulated; time to a token hardly depends on it. Longer
                     answers than 256 tokens end early at the source, so their end-to-end time is skipped
-  framework         vLLM of 2023: prompts whole and before tokens, all of a batch at once; no prefix cache; no CUDA graphs
+  framework         vLLM of 2023, the sheet vllm-2023-eager; all prompts of a batch at once
   memory            a batch that does not fit is skipped, because that engine swaps
   metric            prompt_time: mean TTFT; token_time: mean TPOT; e2e_time: mean of a request
 """
@@ -16,7 +16,7 @@ from .serving_engines import serve
 
 METRICS = {"prompt_time(TTFT)": "ttft_s", "token_time(TBT)": "tpot_s", "e2e_time": "e2e_s"}
 LONGEST_ANSWER, LONGEST_COMPLETE_ANSWER = 512, 256
-LEAST_BUDGET, MAX_SEQS = 2560, 256  # defaults of vLLM 0.2
+LEAST_BUDGET = 2560  # default of vLLM 0.2
 BLOCK = 16  # tokens
 
 
@@ -28,11 +28,9 @@ def map_row(row: Row) -> Experiment:
     if row["metric"] == "e2e_time" and answer > LONGEST_COMPLETE_ANSWER:
         raise Unmapped(f"answers of {answer} tokens end early")
     served = serve(row, row["framework"], "0.2")
-    host = {"preset": "vllm_2023_eager"}
     requests = {"count": batch, "prompt_tokens": prompt, "output_tokens": min(answer, LONGEST_ANSWER)}
-    scheduler = {"preset": "vllm", "mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False,
-                 "max_batched_tokens": max(LEAST_BUDGET, batch * prompt + requests["output_tokens"]), "max_seqs": MAX_SEQS}
-    scenario = served.with_requests(requests, scheduler=scheduler, host=host)
+    scheduler = {"max_batched_tokens": max(LEAST_BUDGET, batch * prompt + requests["output_tokens"])}
+    scenario = served.with_requests(requests, scheduler=scheduler)
     blocks = batch * -(-(prompt + requests["output_tokens"]) // BLOCK)
     metric = METRICS[row["metric"]]
     return Experiment(f"batch {row['metric'].partition('(')[0]}", served.platform, scenario, None,

@@ -39,11 +39,11 @@ def map_row(row: Row) -> Experiment:
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
                 "output_tokens": answer if served.engine == "sglang" else spread(answer, SPREAD)}
-    scheduler = served.scenario["workload"]["scheduler"]
+    options = {}
     if served.engine == "trtllm":
-        scheduler = scheduler | {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
+        options["scheduler"] = {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
     guessed = " bf16?" if row["precision"] == "bf16?" else ""
-    scenario = served.with_requests(requests, client_us=CLIENT_US[served.engine], scheduler=scheduler)
+    scenario = served.with_requests(requests, client_us=CLIENT_US[served.engine], **options)
     return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.tp, size_class=f"TP{served.tp}")

@@ -33,7 +33,7 @@ OPERATIONS = {
     "sendrecv": "send_recv",
     "send_recv": "send_recv",
 }
-LIBRARIES = ((r"sglang", "sglang"), (r"vllm", "vllm"), (r"trt", "trtllm"))
+LIBRARIES = ((r"sglang", "sglang-0.5"), (r"vllm", "vllm-0.19"), (r"trt", "trtllm-1.0"))
 ALGORITHMS = ((r"one.?shot", "one_shot"), (r"two.?shot", "two_shot"), (r"^ring\b(?!/)", "ring"), (r"^tree\b(?!/)", "tree"),
               (r"^collnet", "collnet_direct"))
 NCCL_RULES = {22: "2.22", 28: "2.27"}  # last NCCL 2.x with other rules for sends and receives, and their name
@@ -116,7 +116,7 @@ def _ranks(row, platform):
 def _library(row):
     text = row.text("kernel", "algo") or row["library"]
     return next((name for pattern, name in LIBRARIES if re.search(pattern, text, re.IGNORECASE)),
-                "vllm" if re.search("custom", text, re.IGNORECASE) else "nccl")
+                "vllm-0.19" if re.search("custom", text, re.IGNORECASE) else "nccl")
 
 
 def _nccl_version(row):

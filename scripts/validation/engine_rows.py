@@ -1,7 +1,7 @@
 """Published rows of any serving engine as scenarios of `workload.kind: serving`.
 
 Rules, by column; `extra` and `note` may say in words what has no column of its own:
-  framework         engine and version; its host is that of the nearest version (serving_engines.py)
+  framework         engine and version; its sheet is that of the nearest version (serving_engines.py)
   tp, pp, n_gpus    of an instance; without tp, all GPUs that pp leaves. "4 instances" and the like: one of them with its share of the load,
                     as routers that look at nothing but load give it. "8+8", 1P1D: an instance that prefills and one that decodes, each
                     in a server of its own if the row says so, or if one server has too few GPUs
@@ -54,8 +54,6 @@ LACKING = (
     (r"shared tokens|shared prefix|multi.?turn|agentic|\btrace\b", None, "sharing tokens among prompts without its columns"),
     (r"(?:prefill|decode) only", None, "half of an engine alone"),
 )
-# vLLM of 2023, as batch_rows.py has it
-EAGER, BEFORE_CHUNKS = "vllm_2023_eager", {"mix": "prefill_first", "chunked_prefill": False, "prefix_caching": False, "max_seqs": 256}
 LEAST_ANSWER = 2  # so that an instance that decodes has something to do
 STAGE_S, WAVES, MOST_REQUESTS = 120, 10, 4000
 
@@ -73,7 +71,7 @@ def map_row(row: Row) -> Experiment:
     requests, share, shared = load_of(row, words)
     assumed = "; ".join(filter(None, (served.assumed, shared)))
     requests |= lengths_of(row, words, quantity)
-    scenario = served.with_requests(requests, client_us=load_rows.CLIENT_US, **options_of(row, words, served))
+    scenario = served.with_requests(requests, client_us=load_rows.CLIENT_US, **options_of(row, words))
     unit = row.scale(SECONDS) if quantity.isupper() else row.scale(RATES)
     name = "closed loop" if requests["arrivals"] == "closed_loop" else "batch" if requests["arrivals"] == "at_once" else "load"
     rank = rank_of(row["metric"])
@@ -187,9 +185,9 @@ def lengths_of(row: Row, words: str, quantity: str) -> dict:
     return {"prompt_tokens": length(prompt), "output_tokens": length(answer or LEAST_ANSWER)}
 
 
-def options_of(row: Row, words: str, served: Served) -> dict:
+def options_of(row: Row, words: str) -> dict:
     """Keys of the workload that the row sets."""
-    scheduler = dict(served.scenario["workload"]["scheduler"])
+    scheduler: dict = {}
     for key, columns, pattern in (("max_batched_tokens", ("max_num_batched_tokens",), r"max_num_(?:batched_)?tokens[ =:]*(\d+)|chunk (\d+)"),
                                   ("max_seqs", ("max_num_seqs",), r"max batch[ =:]*(\d+)|max_num_seqs[ =:]*(\d+)|at most (\d+) running")):
         value = _number(row, columns, pattern, words)
@@ -199,9 +197,7 @@ def options_of(row: Row, words: str, served: Served) -> dict:
         scheduler["chunked_prefill"] = False
     if "max_batched_tokens" in scheduler and "max_seqs" in scheduler:  # a request that runs has a token of the budget
         scheduler["max_seqs"] = min(scheduler["max_seqs"], scheduler["max_batched_tokens"])
-    options: dict = {"scheduler": scheduler}
-    if served.scenario["workload"]["host"]["preset"] == EAGER:
-        return {"scheduler": BEFORE_CHUNKS | scheduler, "cudagraph": {"mode": "none"}}
+    options: dict = {"scheduler": scheduler} if scheduler else {}
     if re.search(r"enforce.?eager|\beager\b|without CUDA graphs|no CUDA graphs", words, re.IGNORECASE) or row.flag("enforce_eager"):
         options["cudagraph"] = {"mode": "none"}
     return options

@@ -49,7 +49,7 @@ def map_row(row: Row) -> Experiment:
         "prompt_tokens": prompt, "output_tokens": number(row, "output_tokens"),
         "prefix": {"groups": users, "users_per_group": 1, "shared_tokens": prompt},
     }
-    scheduler = {"preset": served.engine, "max_batched_tokens": number(row, "max_num_batched_tokens"), "max_seqs": number(row, "max_num_seqs"),
+    scheduler = {"max_batched_tokens": number(row, "max_num_batched_tokens"), "max_seqs": number(row, "max_num_seqs"),
                  "block_tokens": number(row, "block_tokens")}
     scenario = served.with_requests(requests, client_us=CLIENT_US, scheduler=scheduler, kv_blocks=number(row, "kv_blocks"),
                                     engine_reserved_bytes=0)  # the count is known, so memory is not modelled

@@ -20,7 +20,7 @@ PER_SECOND = {"tok/s": 1.0, "tokens/s": 1.0, "tok/s/GPU": 1.0}
 # Tokens of prompt and answer -> requests (TensorRT-LLM v1.0, docs/source/developer-guide/perf-overview.md)
 OFFLINE_REQUESTS = ((256, 30000), (2500, 3000), (5500, 1500), (22000, 1000))
 USUAL_PROMPT, USUAL_ANSWER = 6, 200  # of gpt-fast
-OFFLINE_HOST = {"preset": "trtllm", "request_us": 0}  # all requests are there before the first step
+OFFLINE_HOST = {"request_us": 0}  # all requests are there before the first step
 
 
 def map_row(row: Row) -> Experiment:
@@ -46,7 +46,7 @@ def map_row(row: Row) -> Experiment:
 def decode_speed(row: Row) -> Experiment:
     served = serve(row, "vllm", "")  # one sequence: all schedulers are the same
     requests = {"count": 1, "prompt_tokens": number(row, "input_len", USUAL_PROMPT), "output_tokens": number(row, "output_len", USUAL_ANSWER)}
-    return Experiment("decode gpt-fast", served.platform, served.with_requests(requests, host={"preset": "none"}), None,
+    return Experiment("decode gpt-fast", served.platform, served.with_requests(requests, host="none"), None,
                       lambda result: 1 / result.summary["metrics"]["tpot_s"], row.scale(PER_SECOND), size_class=f"TP{served.tp}")
 
 

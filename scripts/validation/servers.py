@@ -4,8 +4,7 @@ Rules, by column:
   model, precision  a configuration under scenarios/models; KV in bf16
   system            a board with NVSwitches where the GPU has them, else a PCIe box. Each group has as many GPUs as ranks need
   tp                ranks of each group; "8+8" is a prefill and a decode server, as are prefill_tp and decode_tp of `mode` disagg
-  framework         all are served by the one host preset; its constants are vLLM's. Collectives and attention are the engine's own;
-                    NIM's engine is TensorRT-LLM
+  framework         the shipped sheet of the engine and version (serving_engines.py): its host, collectives and attention
   concurrency       requests that are open at a time
   metric TTFT       one prompt of input_len tokens, in chunks of at most 8192 tokens (vLLM's and TensorRT-LLM's budget), or 2048
                     where the framework says a smaller one. An aggregated server has no handoff: it leaves at the end, behind the
@@ -24,11 +23,11 @@ from . import systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
 from .served_models import check_parallel, model_of, number
+from .serving_engines import engine_of, sheet_of, version_of
 
 TITLE = "Whole servers at low concurrency: TTFT and TPOT"
 TABLES = ("servers.csv",)
 PRECISIONS = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8"}
-LIBRARIES = ((r"vLLM", "vllm"), (r"SGLang", "sglang"), (r"TensorRT-LLM|TRT-?LLM|NIM", "trtllm"))
 CHUNK_TOKENS = 8192
 DECODED_ALONE = 8
 MOST_CONCURRENT = 16
@@ -59,7 +58,7 @@ def ranks_of(row: Row) -> int:
 CLIENT_S = 14.1e-3
 
 
-def map_row(row: Row, preset: str) -> Experiment:
+def map_row(row: Row, has_host: bool) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["category"] != "5-inference":
         raise Unmapped(f"belongs to another class: category '{row['category']}'")
@@ -84,20 +83,18 @@ def map_row(row: Row, preset: str) -> Experiment:
     requests = {"count": 1 if metric == "TTFT" else concurrent, "prompt_tokens": tokens}
     framework = row["framework"] or row["backend"]
     engine = (re.match(r"[A-Za-z-]+", framework) or [framework])[0]
-    library = next((library for pattern, library in LIBRARIES if re.match(pattern, engine, re.IGNORECASE)), None)
-    if library is None:
-        raise Unmapped(f"no datasheet for engine '{engine}'")
+    sheet = sheet_of(engine_of(engine), row["backend_version"] or version_of(framework))
     group = {"servers": 1, "gpu": gpu.name}
     steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
     scenario = {
         "model": model | {"kv_dtype": "bf16"},
         "machine": {"groups": {"prefill": group, "decode": group}},
         "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
-                     "memory_limit_ratio": 1.0, "library": library, "host": {"preset": preset},
+                     "memory_limit_ratio": 1.0, "engine": sheet, **({} if has_host else {"host": "none"}),
                      "prefill": {"tp": tp, "pp": 1}, "decode": {"steps": steps, "max_batch": concurrent}},
     }
     aggregated = "+" not in groups_text(row)
-    read = (lambda result: ttft(result, preset)) if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
+    read = (lambda result: ttft(result, has_host)) if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
     return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
                       size_class=f"TP{tp}")
 
@@ -107,8 +104,8 @@ def decoded(concurrent: int, tokens: int) -> int:
     return DECODED_ALONE if concurrent == 1 else 64 + concurrent * tokens // 256
 
 
-def ttft(result, preset: str) -> float:
-    return result.summary["metrics"]["ttft_s"] + (0 if preset == "none" else CLIENT_S)
+def ttft(result, has_host: bool) -> float:
+    return result.summary["metrics"]["ttft_s"] + (CLIENT_S if has_host else 0)
 
 
 def tpot(result, concurrent: int, answer: int) -> float:
@@ -135,6 +132,6 @@ def point_name(row: Row, experiment: Experiment) -> str:
             f"{workload['requests']['prompt_tokens']}x{workload['requests']['count']}").replace(" ", "_")
 
 
-def with_host(preset: str, title: str) -> types.SimpleNamespace:
-    """The class, with that preset of workload.host."""
-    return types.SimpleNamespace(TITLE=title, TABLES=TABLES, map_row=lambda row: map_row(row, preset), point_name=point_name)
+def with_host(has_host: bool, title: str) -> types.SimpleNamespace:
+    """The class, with the engines' hosts or without."""
+    return types.SimpleNamespace(TITLE=title, TABLES=TABLES, map_row=lambda row: map_row(row, has_host), point_name=point_name)

@@ -31,7 +31,7 @@ def point_name(row: Row, experiment: Experiment) -> str:
     """The name of the run for such rows."""
     workload = experiment.scenario["workload"]
     requests, instance = workload["requests"], workload["instances"][0]
-    words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["scheduler"]["preset"], f"tp{instance['tp']}",
+    words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["engine"], f"tp{instance['tp']}",
              f"pp{instance['pp']}"]
     prompt = requests.get("prompt_tokens")
     if prompt:

@@ -7,9 +7,8 @@ Rules:
                     guess at the source) is read as bf16. TensorRT-LLM keeps the KV cache of fp8 and fp4 checkpoints in fp8, as
                     NVIDIA's checkpoints say; other engines keep it in bf16
   tp, pp            of the one instance
-  engine            scheduler preset by name: vLLM, SGLang, TensorRT-LLM, and by version: vLLM before 0.8 is engine V0. The host is the
-                    shipped one of the preset and version. vLLM schedules asynchronously since v0.14 (release notes); the host time of
-                    earlier versions, and of rows without a version, is not hidden
+  engine            the shipped sheet (platforms/datasheets/engines) of the engine's name and nearest version: scheduler, host, graphs,
+                    kernels. A row of vLLM without a version has V1 before v0.14, whose host time is not hidden
   fabric            as a user gets it: fidelity auto. An instance of several servers has the network of the row, else the usual one of
                     its GPUs, which the row's line says
 """
@@ -23,8 +22,11 @@ from .served_models import model_of, number
 
 DTYPES = {"bf16": "bf16", "bf16?": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "nvfp4", "nvfp4": "nvfp4",
           "int8": "int8"}
-PRESETS = ((r"vllm", "vllm"), (r"sglang", "sglang"), (r"trt|tensorrt", "trtllm"))
-GRAPHS_SINCE, V1_SINCE, ASYNC_SINCE = (0, 4), (0, 8), (0, 14)  # vLLM
+ENGINES = ((r"vllm", "vllm"), (r"sglang", "sglang"), (r"trt|tensorrt|NIM", "trtllm"))  # NIM's engine is TensorRT-LLM
+# Version -> sheet from this version on
+VLLM_SHEETS = (((0, 0), "vllm-2023-eager"), ((0, 4), "vllm-0.6"), ((0, 8), "vllm-0.12"), ((0, 14), "vllm-0.15"), ((0, 19), "vllm-0.19"))
+VLLM_USUAL = (0, 8)  # of rows without a version
+OTHER_SHEETS = {"sglang": "sglang-0.5", "trtllm": "trtllm-1.0"}
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Served:
 
 
 def engine_of(name: str) -> str:
-    """@throws Unmapped if no scheduler preset belongs to the engine"""
-    preset = next((preset for pattern, preset in PRESETS if re.search(pattern, name, re.IGNORECASE)), None)
-    if preset is None:
-        raise Unmapped(f"no scheduler preset for engine '{name}'")
-    return preset
+    """@throws Unmapped if no sheet belongs to the engine"""
+    engine = next((engine for pattern, engine in ENGINES if re.search(pattern, name, re.IGNORECASE)), None)
+    if engine is None:
+        raise Unmapped(f"no datasheet for engine '{name}'")
+    return engine
 
 
 def version_of(name: str) -> str:
@@ -61,15 +63,13 @@ def version_of(name: str) -> str:
     return found[1] if found else ""
 
 
-def presets_of(engine: str, version: str) -> tuple[str, str]:
-    """Of the scheduler and of the host."""
+def sheet_of(engine: str, version: str) -> str:
+    """The word of workload.engine."""
     if engine != "vllm":
-        return engine, engine
+        return OTHER_SHEETS[engine]
     numbers = re.match(r"v?(\d+)\.(\d+)", version)
-    release = (int(numbers[1]), int(numbers[2])) if numbers else V1_SINCE
-    if release < V1_SINCE:
-        return "vllm_v0", "vllm_v0" if release >= GRAPHS_SINCE else "vllm_2023_eager"
-    return "vllm", "vllm_v1" if release >= ASYNC_SINCE else "vllm_v1_sync"
+    release = (int(numbers[1]), int(numbers[2])) if numbers else VLLM_USUAL
+    return [sheet for since, sheet in VLLM_SHEETS if since <= release][-1]
 
 
 def serve(row: Row, engine_name: str, version: str) -> Served:
@@ -81,7 +81,6 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     if model["dtype"] not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {model['dtype']}")
     tp, pp = number(row, "tp", 1), number(row, "pp", 1)
-    scheduler, host = presets_of(engine, version)
     kv_dtype = "fp8" if engine == "trtllm" and row["precision"] in ("fp8", "fp4", "nvfp4") else "bf16"
     printed = re.search(r"\bKV(?: cache)?(?: dtype)?[ =:]*(fp8|bf16)\b(?! but)", row.text("extra", "config"), re.IGNORECASE)
     if printed:
@@ -93,7 +92,7 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     scenario = {
         "model": model | {"kv_dtype": kv_dtype},
         "machine": systems.machine(row, platform, gpu, servers),
-        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}], "scheduler": {"preset": scheduler},
-                     "host": {"preset": host}},
+        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}],
+                     "engine": sheet_of(engine, version)},
     }
     return Served(platform, scenario, tp, engine, pp, assumed)

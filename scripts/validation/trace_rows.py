@@ -37,10 +37,10 @@ def map_row(row: Row, clone: pathlib.Path | None) -> Experiment:
         raise Unmapped(f"the clone of casys-kaist/LLMServingSim has no {folder.relative_to(clone)}/vllm/meta.json") from error
     served = serve(row, row["framework"], run["vllm_version"])
     settings = run["engine_kwargs"]
-    scheduler = {"preset": served.engine, "max_batched_tokens": settings["max_num_batched_tokens"], "max_seqs": settings["max_num_seqs"]}
+    scheduler = {"max_batched_tokens": settings["max_num_batched_tokens"], "max_seqs": settings["max_num_seqs"]}
     requests = {"format": "llmservingsim", "file": str(clone / run["dataset_path"])}
     blocks = {"kv_blocks": run["kv_cache"]["num_gpu_blocks"], "engine_reserved_bytes": 0} if "kv_cache" in run else {}
-    scenario = served.with_requests(requests, scheduler=scheduler, host={"preset": "none"}, **blocks)
+    scenario = served.with_requests(requests, scheduler=scheduler, host="none", **blocks)
     profile = clone / "profiler" / "perf" / folder.parent.name / run["model"] / dtype_of(row, DTYPES)
     if profile.is_dir():
         scenario["compute"] = {"profile": str(profile)}

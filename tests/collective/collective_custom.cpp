@@ -13,7 +13,8 @@ constexpr Bytes kKib = 1024, kMib = 1024 * kKib;
 
 Engine engine(const std::string& name) { return scenario::load_engine({name, "workload.library", {}}); }
 
-const Engine kNccl = engine("nccl"), kVllm = engine("vllm"), kSglang = engine("sglang"), kTrtllm = engine("trtllm");
+const Engine kNccl = engine("nccl"), kVllm = engine("vllm-0.19"), kSglang = engine("sglang-0.5"),
+             kTrtllm = engine("trtllm-1.0");
 const Engine* const kEngines[] = {&kVllm, &kSglang, &kTrtllm};
 
 struct Machine {

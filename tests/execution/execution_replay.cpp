@@ -28,7 +28,7 @@ Outcome collectives_beside_kernels(bool replay) {
   JobBench bench;
   for (Rank* rank : bench.ranks) rank->gpu->sms().set_speed(1);
   collective::CollectiveRequest request;
-  request.engine = scenario::load_engine({"vllm", "workload.library", {}});
+  request.engine = scenario::load_engine({"vllm-0.19", "workload.library", {}});
   request.in_graph = true;
   Communicator all(bench.ranks, JobBench::kCompute, request, bench.fabric);
   if (replay) {

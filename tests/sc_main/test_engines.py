@@ -17,7 +17,7 @@ def scenario(tmp_path, library="mine.yaml"):
 
 
 def sheet(tmp_path, old, new):
-    text = (ROOT / "platforms/datasheets/engines/vllm.yaml").read_text()
+    text = (ROOT / "platforms/datasheets/engines/vllm-0.19.yaml").read_text()
     assert text.count(old) >= 1
     (tmp_path / "mine.yaml").write_text(text.replace(old, new, 1))
 
@@ -29,7 +29,7 @@ def algorithms(tmp_path, library):
 
 def test_larger_limits_leave_fewer_vectors_to_nccl(tmp_path):
     sheet(tmp_path, LIMIT, LIMIT.replace("8192", "16384"))
-    shipped, own = algorithms(tmp_path, "vllm"), algorithms(tmp_path, "mine.yaml")
+    shipped, own = algorithms(tmp_path, "vllm-0.19"), algorithms(tmp_path, "mine.yaml")
     assert shipped[0] == "two_shot" and shipped[1] in ("ring", "tree", "nvls")
     assert own == ["two_shot", "two_shot"]
 
@@ -40,8 +40,8 @@ def test_a_limit_below_a_size_leaves_it_to_nccl(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, line", [
-    ("eager_call:", "eager_cal:", "15:1: error: eager_cal: unknown key (did you mean 'eager_call'?)"),
-    ("[hopper, ", "[hoper, ", "23:21: error: all_reduce.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
+    ("eager_call:", "eager_cal:", "51:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)"),
+    ("[hopper, ", "[hoper, ", "59:23: error: all_reduce.kernels.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
      "blackwell, cdna3 (did you mean 'hopper'?)"),
 ])
 def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):
@@ -66,18 +66,18 @@ def test_an_engine_names_the_library_of_block_scaled_products(tmp_path):
         succeed(platform, path, "--set", f"workload.library={library}", "--set", f"machine.groups.node.gpu={gpu}", "--out", out, "--quiet")
         return summary(out)["metrics"]["time_s"]["mlp.down"]
 
-    assert down_s("vllm", "H100-SXM5-80GB") > 1.05 * down_s("trtllm", "H100-SXM5-80GB")
-    assert down_s("vllm", "B200-SXM-180GB") == down_s("trtllm", "B200-SXM-180GB")
+    assert down_s("vllm-0.19", "H100-SXM5-80GB") > 1.05 * down_s("trtllm-1.0", "H100-SXM5-80GB")
+    assert down_s("vllm-0.19", "B200-SXM-180GB") == down_s("trtllm-1.0", "B200-SXM-180GB")
 
 
 def test_calls_outside_a_graph_take_the_time_of_the_servers_cpus(tmp_path):
     def time_us(cpu):
         path = tmp_path / f"{cpu}.yaml"
-        path.write_text(f"machine: {{cpu: {cpu}}}\nworkload: {{kind: collective, op: all_reduce, library: vllm, sizes_bytes: [4096]}}\n")
+        path.write_text(f"machine: {{cpu: {cpu}}}\nworkload: {{kind: collective, op: all_reduce, library: vllm-0.19, sizes_bytes: [4096]}}\n")
         succeed("dgx_h100", path, "--out", tmp_path / cpu, "--quiet")
         return float(rows(tmp_path / cpu / "collectives.csv")[0]["time_us"])
 
-    assert time_us("xeon_cascade_lake") == pytest.approx(67, abs=1)  # platforms/datasheets/engines/vllm.yaml; the host is the limit
+    assert time_us("xeon_cascade_lake") == pytest.approx(67, abs=1)  # platforms/datasheets/engines/vllm-0.19.yaml; the host is the limit
     assert time_us("xeon_sapphire_rapids") < time_us("epyc_rome") < time_us("xeon_cascade_lake")
     (tmp_path / "s.yaml").write_text("machine: {cpu: epyc_rom}\nworkload: {kind: collective, op: all_reduce}\n")
     result = run("dgx_h100", tmp_path / "s.yaml", "--quiet")

@@ -102,7 +102,7 @@ def test_recompute_repeats_forward_steps(tmp_path):
 def test_collectives_are_those_of_the_collective_kind(tmp_path):
     found = [step for step in steps(tmp_path / "layer", "prefill") if is_collective(step)]
     alone = tmp_path / "alone.yaml"
-    alone.write_text("workload: {kind: collective, op: all_reduce, library: vllm, in_graph: true, sizes_bytes: [67108864]}\n")
+    alone.write_text("workload: {kind: collective, op: all_reduce, library: vllm-0.19, in_graph: true, sizes_bytes: [67108864]}\n")
     succeed("dgx_h100", alone, "--out", tmp_path / "alone", "--quiet")
     (same,) = rows(tmp_path / "alone" / "collectives.csv")
     for step in found:

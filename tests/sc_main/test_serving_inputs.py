@@ -38,17 +38,23 @@ POOL = "accepted: up to 32, all that a request can have"
      "a token of the budget"),
     (REQUEST + "  scheduler: {preemption: never}\n",
      "6:27: error: workload.scheduler.preemption: never needs reserve: full_output; else the answers of running requests may not fit"),
+    (REQUEST + "  engine: vllm-0.91\n",
+     "6:11: error: workload.engine: no datasheet 'vllm-0.91'; shipped: nccl, none, sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19, "
+     "vllm-0.6, vllm-2023-eager; or a path to a .yaml file (did you mean 'vllm-0.19'?)"),
     (REQUEST + "  scheduler: {preset: vlm}\n",
-     "6:23: error: workload.scheduler.preset: unknown value 'vlm'; accepted: vllm, vllm_v0, sglang, trtllm (did you mean 'vllm'?)"),
-    (REQUEST + "  host: {preset: vllm_v2}\n",
-     "6:18: error: workload.host.preset: unknown value 'vllm_v2'; accepted: none, sglang, trtllm, vllm_2023_eager, vllm_v0, vllm_v1, vllm_v1_sync (did you mean 'vllm_v0'?)"),
+     "6:23: error: workload.scheduler.preset: unknown value 'vlm' (did you mean 'vllm'?); this key is now workload.engine, the name of an engine "
+     "with its version"),
+    (REQUEST + "  engine: sglang-0.5\n  host: {preset: vllm_v1}\n",
+     "7:18: error: workload.host.preset: 'vllm_v1', of engine vllm-0.19, contradicts workload.engine: 'sglang-0.5'; write workload.engine alone"),
+    (REQUEST + "  host: eager\n", "6:9: error: workload.host: expected a mapping or 'none', got 'eager'"),
+    (REQUEST + "  host: {stepus: 1}\n", "6:10: error: workload.host.stepus: unknown key (did you mean 'step_us'?)"),
     (REQUEST + "  slo: {ttft_s: 0}\n",
      "6:17: error: workload.slo.ttft_s: '0' is out of range; accepted: 1e-06 to 1000000 (seconds)"),
     (REQUEST + "  slo: {tpot_s: -1}\n",
      "6:17: error: workload.slo.tpot_s: '-1' is out of range; accepted: 1e-06 to 1000000 (seconds)"),
     ("  requests: {prompt_tokens: 2041, output_tokens: 8}\n  scheduler: {chunked_prefill: false}\n",  # may start again with its answer
      f"5:29: error: workload.requests: 2049 tokens of a prompt and its answer do not {WHOLE}"),
-    ("  requests: {prompt_tokens: 2049, output_tokens: 8}\n  scheduler: {chunked_prefill: false, preset: trtllm, max_batched_tokens: 2048}\n",
+    ("  requests: {prompt_tokens: 2049, output_tokens: 8}\n  engine: trtllm-1.0\n  scheduler: {chunked_prefill: false, max_batched_tokens: 2048}\n",
      f"5:29: error: workload.requests: 2049 tokens of a prompt do not {WHOLE}"),
     (REQUEST + "  kv_blocks: 33\n",
      f"5:29: error: workload.requests: a request of 520 tokens, prompt and answer, needs 33 KV blocks; {POOL}"),
@@ -84,7 +90,7 @@ def test_a_priority_of_a_trace_needs_its_policy(tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     trace = "  requests: {format: llmservingsim, file: t.jsonl}\n"
     assert refusal(tmp_path, trace) == "t.jsonl:1:72: error: priority: does not apply to policy: fcfs; accepted with policy: priority"
-    (tmp_path / "s.yaml").write_text(HEAD + trace + "  scheduler: {policy: priority, max_seqs: 1}\n  host: {preset: none}\n")
+    (tmp_path / "s.yaml").write_text(HEAD + trace + "  scheduler: {policy: priority, max_seqs: 1}\n  engine: none\n")
     succeed("plx_box", tmp_path / "s.yaml", "--out", tmp_path / "out", "--quiet")
     assert [row["request id"] for row in sorted(rows(tmp_path / "out" / "requests.csv"), key=lambda row: int(row["end_time"]))] == ["1", "2", "0"]
 

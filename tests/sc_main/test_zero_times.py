@@ -26,7 +26,7 @@ RUNS = {
     "plx_ring": ("plx_box", machine("A100-PCIe-80GB") + RING),
     "plx_bounced": ("plx_box", machine("RTX-4090") + RING),
     "nvls": ("dgx_h100", machine("H100-SXM5-80GB") + collective("all_reduce", 8)),
-    "one_and_two_shot": ("dgx_h100", machine("H100-SXM5-80GB") + collective("all_reduce", 4, ", library: vllm, in_graph: true")),
+    "one_and_two_shot": ("dgx_h100", machine("H100-SXM5-80GB") + collective("all_reduce", 4, ", library: vllm-0.19, in_graph: true")),
     "two_servers": ("dgx_a100", machine("A100-SXM4-80GB", 2) + collective("all_reduce", 4, ", ranks_per_server: 2")),
     "pxn": ("dgx_b200", machine("B200-SXM-180GB", 2) + collective("all_to_all", 4, ", ranks_per_server: 2")),
     "rack": ("gb200_nvl72", machine("GB200-186GB") + collective("all_gather", 8)),

@@ -18,14 +18,14 @@ Engine engine(const std::string& name) { return scenario::load_engine({name, "wo
 
 /// The refusal of SGLang's datasheet in which a line is replaced.
 std::string refusal(const std::string& line, const std::string& replacement) {
-  return refusal_of_sheet("engines/sglang", line, replacement, engine);
+  return refusal_of_sheet("engines/sglang-0.5", line, replacement, engine);
 }
 
 std::string model() { return "model: {config: " + kSource + "/scenarios/models/llama-3.1-8b.json}\n"; }
 
 /// vLLM's datasheet in which eight ranks reduce vectors of up to 32 MiB.
 std::string with_larger_vectors() {
-  std::string text = text_of(kSource + "/platforms/datasheets/engines/vllm.yaml");
+  std::string text = text_of(kSource + "/platforms/datasheets/engines/vllm-0.19.yaml");
   const std::string limit = "{ranks: [6, 8], one_shot: {below_kib: 256}, two_shot: {up_to_kib: 8192}}";
   const std::size_t at = text.find(limit);
   BOOST_TEST_REQUIRE(at != std::string::npos);
@@ -36,13 +36,16 @@ std::string with_larger_vectors() {
 
 BOOST_AUTO_TEST_CASE(every_shipped_engine_loads) {
   const std::vector<std::string> names = scenario::shipped_datasheets("engines");
-  const std::vector<std::string> expected{"nccl", "sglang", "trtllm", "vllm"};
+  const std::vector<std::string> expected{"nccl",      "none",      "sglang-0.5", "trtllm-1.0",     "vllm-0.12",
+                                          "vllm-0.15", "vllm-0.19", "vllm-0.6",   "vllm-2023-eager"};
   BOOST_TEST(names == expected, boost::test_tools::per_element());
   for (const std::string& name : names) {
-    const Engine one = engine(name);
+    const scenario::EngineSheet one = scenario::load_engine({name, "workload.engine", {}});
     BOOST_TEST(one.name == name);
     BOOST_TEST(one.all_reduce.empty() == (name == "nccl"), name);
-    BOOST_TEST((one.attention == gpu::AttentionLibrary::trtllm) == (name == "trtllm"), name);
+    BOOST_TEST((one.attention == gpu::AttentionLibrary::trtllm) == (name == "trtllm-1.0"), name);
+    BOOST_TEST(one.scheduler.has_value() == (name != "nccl"), name);
+    BOOST_TEST(one.host.has_value() == (name != "nccl"), name);
   }
 }
 
@@ -53,48 +56,87 @@ BOOST_AUTO_TEST_CASE(a_limit_is_with_or_without_its_size) {
 }
 
 BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
-  BOOST_TEST(refusal("  - {us: 41}", "  - {us: 42}\n") == "accepted");
-  BOOST_TEST(refusal("  - {us: 41}", "eager_cal: []\n") ==
-             "mine.yaml:18:1: error: eager_cal: unknown key (did you mean 'eager_call'?)");
-  BOOST_TEST(
-      refusal("  - {cpus: [grace],", "  - {cpus: [graze], us: 72}\n") ==
-      "mine.yaml:17:13: error: eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
-      "xeon_sapphire_rapids, xeon_emerald_rapids, epyc_rome, epyc_milan, epyc_genoa, epyc_turin, grace (did you mean "
-      "'grace'?)");
-  BOOST_TEST(refusal("  - {us: 41}", "  - {cpus: [grace]}\n") ==
-             "mine.yaml:18:5: error: eager_call.2.us: is required; time of a call");
-  BOOST_TEST(refusal("  - architectures: [blackwell]", "  - architectures: [blackwel]\n") ==
-             "mine.yaml:20:21: error: all_reduce.0.architectures.0: unknown value 'blackwel'; accepted: volta, ampere, "
-             "ada, hopper, blackwell, cdna3 (did you mean 'blackwell'?)");
-  BOOST_TEST(
-      refusal("    interconnect: nvlink", "    interconnect: nvlnk\n") ==
-      "mine.yaml:21:19: error: all_reduce.0.interconnect: unknown value 'nvlnk'; accepted: nvlink, pcie (did you "
-      "mean 'nvlink'?)");
-  BOOST_TEST(refusal("    kernel: {kind: push}", "    kernel: {kind: push, blocks: 36}\n") ==
-             "mine.yaml:22:26: error: all_reduce.0.kernel.blocks: unknown key; accepted: kind");
-  BOOST_TEST(refusal("    kernel: {kind: push}", "    kernel: {kind: pull, blocks: 36, threads: 512}\n") ==
-             "mine.yaml:22:13: error: all_reduce.0.kernel.read_bytes: is required; bytes that a thread reads from each "
-             "peer at "
-             "once");
-  BOOST_TEST(refusal("    kernel: {kind: push}", "") ==
-             "mine.yaml:20:5: error: all_reduce.0.kernel: is required; how the kernel moves data");
-  BOOST_TEST(refusal("      - {ranks: [2],", "      - {ranks: [1], one_shot: {up_to_kib: 1}}\n") ==
-             "mine.yaml:24:18: error: all_reduce.0.limits.0.ranks.0: '1' is out of range; accepted: 2 to 1024");
-  BOOST_TEST(
-      refusal("      - {ranks: [2],", "      - {ranks: [2], one_shot: {up_to_kib: 1, below_kib: 2}}\n") ==
-      "mine.yaml:24:47: error: all_reduce.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; "
-      "accepted with them: up_to_kib");
-  BOOST_TEST(refusal("  - {architectures: [hopper]", "  - {architectures: [hopper, blackwell], library: deepgemm}\n") ==
-             ":1:1: error: workload.library: mine.yaml: block_scaled_products: deepgemm is known for hopper, "
-             "not for blackwell; accepted there: cublas");
-  BOOST_TEST(refusal("source:", "") == "mine.yaml:3:1: error: source: is required; where the values come from");
+  BOOST_TEST(refusal("    - {us: 41}", "    - {us: 42}\n") == "accepted");
+  const auto says = [](const std::string& text, const std::string& part) {
+    BOOST_TEST(text.find(part) != std::string::npos, text);
+  };
+  says(refusal("    - {us: 41}", "  eager_cal: []\n"),
+       "mine.yaml:53:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)");
+  says(refusal("    - {cpus: [grace],", "    - {cpus: [graze], us: 72}\n"),
+       "all_reduce.eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
+       "xeon_sapphire_rapids, xeon_emerald_rapids, epyc_rome, epyc_milan, epyc_genoa, epyc_turin, grace (did you mean "
+       "'grace'?)");
+  says(refusal("    - {us: 41}", "    - {cpus: [grace]}\n"), "all_reduce.eager_call.2.us: is required; time of a call");
+  says(refusal("    - architectures: [blackwell]", "    - architectures: [blackwel]\n"),
+       "all_reduce.kernels.0.architectures.0: unknown value 'blackwel'; accepted: volta, ampere, ada, hopper, "
+       "blackwell, cdna3 (did you mean 'blackwell'?)");
+  says(refusal("      interconnect: nvlink", "      interconnect: nvlnk\n"),
+       "all_reduce.kernels.0.interconnect: unknown value 'nvlnk'; accepted: nvlink, pcie (did you mean 'nvlink'?)");
+  says(refusal("      kernel: {kind: push}", "      kernel: {kind: push, blocks: 36}\n"),
+       "all_reduce.kernels.0.kernel.blocks: unknown key; accepted: kind");
+  says(refusal("      kernel: {kind: push}", "      kernel: {kind: pull, blocks: 36, threads: 512}\n"),
+       "all_reduce.kernels.0.kernel.read_bytes: is required; bytes that a thread reads from each peer at once");
+  says(refusal("      kernel: {kind: push}", ""),
+       "all_reduce.kernels.0.kernel: is required; how the kernel moves data");
+  says(refusal("        - {ranks: [2],", "        - {ranks: [1], one_shot: {up_to_kib: 1}}\n"),
+       "all_reduce.kernels.0.limits.0.ranks.0: '1' is out of range; accepted: 2 to 1024");
+  says(
+      refusal("        - {ranks: [2],", "        - {ranks: [2], one_shot: {up_to_kib: 1, below_kib: 2}}\n"),
+      "all_reduce.kernels.0.limits.0.one_shot.below_kib: is not accepted with the other keys here; accepted with them: "
+      "up_to_kib");
+  says(refusal("    - {architectures: [hopper]", "    - {architectures: [hopper, blackwell], library: deepgemm}\n"),
+       "block_scaled_products: deepgemm is known for hopper, not for blackwell; accepted there: cublas");
+  says(refusal("source:", ""), "source: is required; where the values come from");
+  says(refusal("  mix: prefill_first", ""), "scheduler.mix: is required");
+  says(refusal("  step_us: 126", "  step_us: 126\n  step_us: 127\n"), "duplicate key 'step_us'; first given at line");
+  says(refusal("source:", "source: mine\nbase: vllm-0.91\n"), "base: no datasheet 'vllm-0.91'; shipped: nccl, none,");
+}
+
+/// Entries of a sheet's lists are tried in order: what an earlier one takes never gets to a later one.
+BOOST_AUTO_TEST_CASE(a_condition_that_never_holds_is_refused) {
+  const auto never = [](const std::string& key, int late, int early) {
+    return key + "." + std::to_string(late) + ": never applies, because entry " + std::to_string(early) +
+           " applies wherever it would; entries are tried in order";
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    BOOST_TEST(text.find(part) != std::string::npos, text);
+  };
+  const std::string large = "    - {memory_from_gib: 160,", limits = ", max_batched_tokens: 16384, max_seqs: 2048}\n";
+  says(refusal(large, "    - {memory_from_gib: 50" + limits), never("scheduler.limits", 1, 0));
+  says(refusal(large, "    - {memory_from_gib: 50, except: [H100-SXM5]" + limits), "accepted");
+  says(refusal(large, "    - {max_seqs: 2048, max_batched_tokens: 16384}\n"), never("scheduler.limits", 1, 0));
+  says(
+      refusal("    - {max_batched_tokens: 2048", "    - {memory_from_gib: 1, max_batched_tokens: 2048, max_seqs: 1}\n"),
+      "scheduler.limits: no limits apply to some GPUs");
+  says(refusal("    - {cpus: [grace],", "    - {us: 72}\n"), never("all_reduce.eager_call", 2, 1));
+  says(refusal("    - architectures: [hopper]", "    - architectures: [blackwell]\n"),
+       never("all_reduce.kernels", 1, 0));
+  says(refusal("    - architectures: [blackwell]", "    - architectures: [hopper, blackwell]\n"),
+       never("all_reduce.kernels", 1, 0));
+}
+
+/// A sheet has what differs from its base, section by section.
+BOOST_AUTO_TEST_CASE(a_sheet_may_have_only_what_differs_from_its_base) {
+  Scratch scratch;
+  scratch.write("mine.yaml", "source: mine\nbase: vllm-0.12\nhost: {step_us: 7}\n");
+  const scenario::EngineSheet mine = scenario::load_engine({scratch.path("mine.yaml"), "workload.engine", {}});
+  const scenario::EngineSheet base = scenario::load_engine({"vllm-0.12", "workload.engine", {}});
+  BOOST_TEST(mine.name == "mine");
+  BOOST_TEST(mine.host->step_us == 7);
+  BOOST_TEST(mine.host->sequence_us == base.host->sequence_us);
+  BOOST_TEST(!mine.host->async);
+  BOOST_TEST(mine.scheduler->limits.size() == base.scheduler->limits.size());
+  scratch.write("mine.yaml", "source: mine\nbase: ./mine.yaml\n");
+  BOOST_CHECK_THROW(scenario::load_engine({scratch.path("mine.yaml"), "workload.engine", {}}), InputError);
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_name_is_refused_with_the_nearest_one) {
   const Scratch scratch;
-  BOOST_TEST(scratch.refusal("workload: {kind: collective, op: all_reduce, library: vlm}\n") ==
-             "s.yaml:1:55: error: workload.library: no datasheet 'vlm'; shipped: nccl, sglang, trtllm, vllm; or a path "
-             "to a .yaml file (did you mean 'vllm'?)");
+  BOOST_TEST(
+      scratch.refusal("workload: {kind: collective, op: all_reduce, library: vlm-0.19}\n") ==
+      "s.yaml:1:55: error: workload.library: no datasheet 'vlm-0.19'; shipped: nccl, none, sglang-0.5, trtllm-1.0, "
+      "vllm-0.12, vllm-0.15, vllm-0.19, vllm-0.6, vllm-2023-eager; or a path to a .yaml file (did you mean "
+      "'vllm-0.19'?)");
 }
 
 BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
@@ -110,7 +152,7 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
 
   using workload::layer::LayerSpec;
   const std::string layer = model() + "workload: {kind: layer, phase: decode}\n";
-  BOOST_TEST(scratch.load(layer).spec<LayerSpec>().engine.name == "vllm");
+  BOOST_TEST(scratch.load(layer).spec<LayerSpec>().engine.name == "vllm-0.19");
   BOOST_TEST(scratch.load(layer, {"workload.library=./mine.yaml"}).spec<LayerSpec>().engine.name == "mine");
 
   using workload::inference::ServingSpec;
@@ -118,33 +160,38 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
   const auto of_instance = [&](const std::vector<std::string>& sets) {
     return scratch.load(serving, sets).spec<ServingSpec>().instances.front().engine.name;
   };
-  BOOST_TEST(of_instance({}) == "vllm");
-  BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm"}) == "trtllm");
-  BOOST_TEST(of_instance({"workload.scheduler.preset=trtllm", "workload.scheduler.library=./mine.yaml"}) == "mine");
+  BOOST_TEST(of_instance({}) == "vllm-0.19");
+  BOOST_TEST(of_instance({"workload.engine=trtllm-1.0"}) == "trtllm-1.0");
+  BOOST_TEST(of_instance({"workload.engine=./mine.yaml"}) == "mine");
 
   const auto of_groups = [&](const std::vector<std::string>& sets) {
     return scratch.load(small_scenario(), sets).spec<workload::inference::PrefillSpec>().engine.name;
   };
-  BOOST_TEST(of_groups({}) == "vllm");
-  BOOST_TEST(of_groups({"workload.library=trtllm"}) == "trtllm");
-  BOOST_TEST(of_groups({"workload.library=./mine.yaml"}) == "mine");
+  BOOST_TEST(of_groups({"workload.engine=trtllm-1.0"}) == "trtllm-1.0");
+  BOOST_TEST(of_groups({"workload.engine=./mine.yaml"}) == "mine");
+  BOOST_TEST(scratch.refusal(serving + "  # library\n", {"workload.engine=nccl"}) ==
+             "--set workload.engine=nccl: error: workload.engine: nccl has no scheduler, so it serves no requests; "
+             "accepted: none, sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19, vllm-0.6, vllm-2023-eager, or a "
+             "file with both sections");
 }
 
 BOOST_AUTO_TEST_CASE(hosts_launch_eager_layers_slower_and_on_older_cpus_slower_still) {
-  for (const std::string& name : scenario::shipped_datasheets("hosts")) {
-    if (name == "none") continue;
-    const auto on = [&](Cpu cpu) { return scenario::load_host(name, cpu, true); };
+  const auto host = [](const std::string& name) { return *scenario::load_engine({name, "workload.engine", {}}).host; };
+  for (const std::string& name : scenario::shipped_datasheets("engines")) {
+    if (name == "none" || name == "nccl") continue;
+    const auto on = [&](Cpu cpu) { return host(name).on(cpu, true); };
     BOOST_TEST(on(Cpu::xeon_sapphire_rapids).eager_layer_us > on(Cpu::xeon_sapphire_rapids).layer_us, name);
     BOOST_TEST(on(Cpu::epyc_rome).eager_layer_us > on(Cpu::xeon_sapphire_rapids).eager_layer_us, name);
   }
-  const auto sequence_us = [](bool streams) {
-    return scenario::load_host("trtllm", Cpu::epyc_rome, streams).sequence_us;
-  };
+  const auto sequence_us = [&](bool streams) { return host("trtllm-1.0").on(Cpu::epyc_rome, streams).sequence_us; };
   BOOST_TEST(sequence_us(true) > sequence_us(false));
 }
 
-BOOST_AUTO_TEST_CASE(host_and_graphs_follow_the_preset_of_the_scheduler) {
+/// The engine's word decides scheduler, host and graphs; keys of the scenario are read over its sheet.
+BOOST_AUTO_TEST_CASE(an_engine_is_one_word) {
   using workload::GraphMode;
+  using workload::inference::BatchMix;
+  using workload::inference::Reserve;
   using workload::inference::ServingSpec;
   Scratch scratch;
   const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
@@ -152,23 +199,92 @@ BOOST_AUTO_TEST_CASE(host_and_graphs_follow_the_preset_of_the_scheduler) {
     return scratch.load(serving, sets).spec<ServingSpec>();
   };
   struct Expected {
-    std::string scheduler, host;
+    std::string name;
     GraphMode graphs;
     bool async;
+    BatchMix mix;
+    Reserve reserve;
   };
-  for (const Expected& e : {Expected{"vllm", "vllm_v1", GraphMode::full, true},
-                            {"vllm_v0", "vllm_v0", GraphMode::decode, false},
-                            {"sglang", "sglang", GraphMode::decode, true},
-                            {"trtllm", "trtllm", GraphMode::full, false}}) {
-    const ServingSpec spec = with({"workload.scheduler.preset=" + e.scheduler});
-    BOOST_TEST(spec.host.name == e.host);
-    BOOST_TEST((spec.cudagraph.mode == e.graphs), e.scheduler);
+  for (const Expected& e : {Expected{"vllm-0.19", GraphMode::full, true, BatchMix::mixed, Reserve::sequence},
+                            {"vllm-0.15", GraphMode::full, true, BatchMix::mixed, Reserve::chunk},
+                            {"vllm-0.12", GraphMode::full, false, BatchMix::mixed, Reserve::chunk},
+                            {"vllm-0.6", GraphMode::decode, false, BatchMix::prefill_first, Reserve::sequence},
+                            {"vllm-2023-eager", GraphMode::none, false, BatchMix::prefill_first, Reserve::sequence},
+                            {"sglang-0.5", GraphMode::decode, true, BatchMix::prefill_first, Reserve::expected_output},
+                            {"trtllm-1.0", GraphMode::full, false, BatchMix::mixed, Reserve::full_output},
+                            {"none", GraphMode::full, false, BatchMix::mixed, Reserve::sequence}}) {
+    const ServingSpec spec = with({"workload.engine=" + e.name});
+    const workload::inference::SchedulerSpec& scheduler = spec.instances.front().scheduler;
+    BOOST_TEST(spec.host.name == e.name);
+    BOOST_TEST((spec.cudagraph.mode == e.graphs), e.name);
     BOOST_TEST(spec.host.async == e.async);
-    const std::string own = "workload.instances=[{name: a, scheduler: {preset: " + e.scheduler + "}}]";
-    BOOST_TEST(with({own}).host.name == e.host);
+    BOOST_TEST((scheduler.mix == e.mix), e.name);
+    BOOST_TEST((scheduler.reserve == e.reserve), e.name);
+    BOOST_TEST(spec.host.is_modelled() == (e.name != "none"));
+    const ServingSpec alone = with({"workload.engine=" + e.name, "workload.host=none"});
+    BOOST_TEST(!alone.host.is_modelled());
+    BOOST_TEST(alone.host.request_us == 0);
   }
-  BOOST_TEST((with({"workload.host.preset=vllm_2023_eager"}).cudagraph.mode == GraphMode::none));
-  BOOST_TEST((with({"workload.cudagraph.mode=none"}).cudagraph.mode == GraphMode::none));
+  const ServingSpec own =
+      with({"workload.engine=trtllm-1.0", "workload.host.step_us=7", "workload.scheduler.max_seqs=9",
+            "workload.instances=[{name: a, scheduler: {max_seqs: 8}}]", "workload.cudagraph.mode=none"});
+  BOOST_TEST(own.host.step_us == 7);
+  BOOST_TEST(own.host.request_us == with({"workload.engine=trtllm-1.0"}).host.request_us);
+  BOOST_TEST(own.instances.front().scheduler.max_seqs == 8u);
+  BOOST_TEST((own.instances.front().scheduler.reserve == Reserve::full_output));
+  BOOST_TEST((own.cudagraph.mode == GraphMode::none));
+}
+
+/// Words that workload.engine has replaced mean what they meant, and are named with the new one.
+BOOST_AUTO_TEST_CASE(old_words_are_read_and_named) {
+  using workload::inference::ServingSpec;
+  Scratch scratch;
+  const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
+  struct Old {
+    std::vector<std::string> sets;
+    std::string engine, host;
+  };
+  for (const Old& old :
+       std::vector<Old>{{{"workload.scheduler.preset=trtllm"}, "trtllm-1.0", "trtllm-1.0"},
+                        {{"workload.scheduler.preset=vllm_v0"}, "vllm-0.6", "vllm-0.6"},
+                        {{"workload.instances=[{name: a, scheduler: {preset: sglang}}]"}, "sglang-0.5", "sglang-0.5"},
+                        {{"workload.host.preset=vllm_v1_sync"}, "vllm-0.12", "vllm-0.12"},
+                        {{"workload.scheduler.preset=vllm", "workload.host.preset=vllm_2023_eager"},
+                         "vllm-2023-eager",
+                         "vllm-2023-eager"},
+                        {{"workload.host.preset=none"}, "none", "none"},
+                        {{"workload.scheduler={preset: trtllm}", "workload.host={preset: none}"}, "trtllm-1.0", "none"},
+                        {{"workload.engine=vllm-0.15", "workload.host.preset=vllm_v1"}, "vllm-0.15", "vllm-0.15"}}) {
+    const Scenario loaded = scratch.load(serving, old.sets);
+    const ServingSpec& spec = loaded.spec<ServingSpec>();
+    BOOST_TEST(spec.instances.front().engine.name == old.engine);
+    BOOST_TEST(spec.host.name == old.host);
+    BOOST_TEST_REQUIRE(loaded.notes.size() == 1u);
+    BOOST_TEST(loaded.notes.front().find("old; write workload.engine: " + old.engine) != std::string::npos,
+               loaded.notes.front());
+    BOOST_TEST(loaded.resolved.find("preset") == std::string::npos);
+  }
+  const ServingSpec part = scratch
+                               .load(serving, {"workload.scheduler.preset=sglang",
+                                               "workload.host={preset: none, async: true, step_us: 300}"})
+                               .spec<ServingSpec>();
+  BOOST_TEST(part.host.step_us == 300);
+  BOOST_TEST(part.host.async);
+  BOOST_TEST(part.host.token_us == 0);
+  BOOST_TEST(scratch.load(serving, {"workload.engine=trtllm-1.0"}).notes.empty());
+  BOOST_TEST(
+      scratch.refusal(serving, {"workload.engine=sglang-0.5", "workload.scheduler.preset=trtllm"}) ==
+      "--set workload.scheduler.preset=trtllm: error: workload.scheduler.preset: 'trtllm', of engine trtllm-1.0, "
+      "contradicts workload.engine: 'sglang-0.5'; write workload.engine alone");
+  BOOST_TEST(scratch.refusal(serving, {"workload.scheduler.preset=trtllm", "workload.host.preset=vllm_v1"}) ==
+             "--set workload.host.preset=vllm_v1: error: workload.host.preset: 'vllm_v1', of engine vllm-0.19, "
+             "contradicts workload.scheduler.preset: 'trtllm'; write workload.engine alone");
+  BOOST_TEST(scratch.refusal(serving, {"workload.host.preset=vllm_v2"}) ==
+             "--set workload.host.preset=vllm_v2: error: workload.host.preset: unknown value 'vllm_v2' (did you mean "
+             "'vllm_v1'?); this key is now workload.engine, the name of an engine with its version");
+  const Scenario bench = scratch.load("workload: {kind: collective, op: all_reduce, library: vllm}\n");
+  BOOST_TEST(bench.spec<workload::collective_bench::CollectiveBenchSpec>().engine.name == "vllm-0.19");
+  BOOST_TEST(bench.notes.size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(an_eager_engine_keeps_the_memory_of_its_graphs) {

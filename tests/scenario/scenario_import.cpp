@@ -213,8 +213,8 @@ BOOST_FIXTURE_TEST_CASE(the_scenario_loads_to_the_same_scenario, Files) {
 
 BOOST_FIXTURE_TEST_CASE(set_applies_to_the_imported_scenario, Files) {
   load();
-  const Scenario scenario = load_llmservingsim(options, {"workload.host.preset=vllm_v1"}, "plx_box");
-  BOOST_TEST(scenario.spec<ServingSpec>().host.name == "vllm_v1");
+  const Scenario scenario = load_llmservingsim(options, {"workload.engine=vllm-0.15"}, "plx_box");
+  BOOST_TEST(scenario.spec<ServingSpec>().host.name == "vllm-0.15");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_profile_has_the_layout_of_llmservingsim, Files) {

@@ -174,11 +174,11 @@ def test_nodes_of_more_gpus_than_a_tray_are_racks(ranks, nodes, racks, each):
     ({"algo": "Ring (NVLS disabled)"}, {"op": "all_reduce", "library": "nccl", "algorithm": "ring"}),
     ({"algo": "Ring/Tree"}, {"op": "all_reduce", "library": "nccl", "algorithm": "auto"}),
     ({"algo": "NVLS"}, {"op": "all_reduce", "library": "nccl", "algorithm": "auto"}),
-    ({"kernel": "TRTLLM", "library": ""}, {"op": "all_reduce", "library": "trtllm", "algorithm": "auto", "in_graph": True}),
-    ({"kernel": "vLLM_custom_graph", "library": ""}, {"op": "all_reduce", "library": "vllm", "algorithm": "auto", "in_graph": True}),
-    ({"kernel": "SGLang_CustomAllReduce_eager", "library": ""}, {"op": "all_reduce", "library": "sglang", "algorithm": "auto"}),
+    ({"kernel": "TRTLLM", "library": ""}, {"op": "all_reduce", "library": "trtllm-1.0", "algorithm": "auto", "in_graph": True}),
+    ({"kernel": "vLLM_custom_graph", "library": ""}, {"op": "all_reduce", "library": "vllm-0.19", "algorithm": "auto", "in_graph": True}),
+    ({"kernel": "SGLang_CustomAllReduce_eager", "library": ""}, {"op": "all_reduce", "library": "sglang-0.5", "algorithm": "auto"}),
     ({"algo": "CollNetDirect"}, {"op": "all_reduce", "library": "nccl", "algorithm": "collnet_direct"}),
-    ({"algo": "one-shot custom"}, {"op": "all_reduce", "library": "vllm", "algorithm": "one_shot", "in_graph": True}),
+    ({"algo": "one-shot custom"}, {"op": "all_reduce", "library": "vllm-0.19", "algorithm": "one_shot", "in_graph": True}),
 ])
 def test_columns_become_a_workload(changes, workload):
     assert mapped(**changes).scenario["workload"] == {"kind": "collective"} | workload

@@ -28,12 +28,12 @@ def test_a_row_becomes_two_groups_of_its_gpus():
     scenario = experiment.scenario
     assert {group["gpu"] for group in scenario["machine"]["groups"].values()} == {"H100-SXM5-80GB"}
     workload = scenario["workload"]
-    assert workload["host"] == {"preset": "vllm_v1"} and workload["prefill"] == {"tp": 2, "pp": 1}
+    assert "host" not in workload and workload["prefill"] == {"tp": 2, "pp": 1}
     assert workload["requests"] == {"count": 4, "prompt_tokens": 1024 + 4096}  # in the middle of the answer
     assert workload["decode"] == {"steps": 64 + 4 * 5120 // 256, "max_batch": 4}
-    assert mapped("servers_no_host").scenario["workload"]["host"] == {"preset": "none"}
-    libraries = [mapped(framework=name).scenario["workload"]["library"] for name in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 0.9.0")]
-    assert libraries == ["vllm", "sglang", "trtllm", "trtllm"]
+    assert mapped("servers_no_host").scenario["workload"]["host"] == "none"
+    engines = [mapped(framework=name).scenario["workload"]["engine"] for name in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 0.9.0")]
+    assert engines == ["vllm-0.12", "sglang-0.5", "trtllm-1.0", "trtllm-1.0"]
 
 
 def test_a_first_token_is_one_request_without_decode():
@@ -59,7 +59,7 @@ def test_what_cannot_be_mapped_says_why(columns, reason):
 def test_other_columns_for_the_same_are_read():
     loop = {"framework": "", "backend": "trtllm", "input_len": "", "output_len": "", "isl": "1024", "osl": "8192", "mode": "agg"}
     assert mapped(**loop).scenario["workload"]["requests"] == mapped().scenario["workload"]["requests"]
-    assert mapped(**loop).scenario["workload"]["library"] == "trtllm"
+    assert mapped(**loop).scenario["workload"]["engine"] == "trtllm-1.0"
     apart = loop | {"mode": "disagg", "tp": "", "prefill_workers": "1", "prefill_tp": "4", "decode_workers": "1", "decode_tp": "4"}
     assert mapped(**apart).scenario["workload"]["prefill"] == {"tp": 4, "pp": 1}
     for changes, reason in (({"decode_tp": "2"}, "two sizes"), ({"decode_workers": "3"}, "more than one server"), ({"decode_ep": "4"}, "expert parallelism")):

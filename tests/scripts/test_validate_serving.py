@@ -59,8 +59,8 @@ def test_a_loop_is_spread_unless_the_engine_keeps_it_in_step():
 
 def test_the_source_of_the_loops_limits_tensorrt_llm():
     loop = LOOP | {"backend": "trtllm", "backend_version": "1.0.0rc3"}
-    assert workload(loop)["scheduler"] == {"preset": "trtllm", "max_seqs": 8, "max_batched_tokens": 8 + 1024 + 1500, "chunked_prefill": False}
-    assert workload(LOOP)["scheduler"] == {"preset": "vllm"}
+    assert workload(loop)["scheduler"] == {"max_seqs": 8, "max_batched_tokens": 8 + 1024 + 1500, "chunked_prefill": False}
+    assert "scheduler" not in workload(LOOP)
 
 
 def test_a_precision_may_mean_the_one_public_checkpoint():
@@ -76,19 +76,17 @@ def test_the_first_wave_of_a_loop_counts_a_tenth_and_the_last_nothing():
 
 
 def test_hosts_follow_the_version_of_vllm():
-    def presets(**columns):
-        asked = workload(LOOP | columns)
-        return asked["scheduler"]["preset"], asked["host"]["preset"]
+    def engine(**columns):
+        return workload(LOOP | columns)["engine"]
 
-    assert presets(backend_version="0.7.2") == ("vllm_v0", "vllm_v0")
-    assert presets(backend_version="0.12.0") == presets(backend_version="") == ("vllm", "vllm_v1_sync")
-    assert presets(backend_version="0.14.1") == ("vllm", "vllm_v1")
-    assert presets(backend="sglang", backend_version="0.5.1") == ("sglang", "sglang")
-    assert presets(backend="trtllm", backend_version="0.8") == ("trtllm", "trtllm")
+    assert engine(backend_version="0.7.2") == "vllm-0.6"
+    assert engine(backend_version="0.12.0") == engine(backend_version="") == "vllm-0.12"
+    assert engine(backend_version="0.14.1") == "vllm-0.15"
+    assert engine(backend="sglang", backend_version="0.5.1") == "sglang-0.5"
+    assert engine(backend="trtllm", backend_version="0.8") == "trtllm-1.0"
 
 
 def test_engines_by_name():
-    assert workload(LOOP | {"backend": "trtllm"})["scheduler"]["preset"] == "trtllm"
     assert mapped(OFFLINE).scenario["model"] | {"config": ""} == {"config": "", "dtype": "fp8", "kv_dtype": "fp8"}
     assert mapped(LOOP | {"precision": "fp8"}).scenario["model"]["kv_dtype"] == "bf16"
     assert "bf16?" in mapped(LOOP).operation and "bf16?" not in mapped(LOOP | {"precision": "bf16"}).operation
@@ -96,9 +94,9 @@ def test_engines_by_name():
 
 def test_a_batch_on_vllm_of_2023_is_eager_and_prefills_at_once():
     asked = workload(BATCH)
-    assert asked["host"] == {"preset": "vllm_2023_eager"} and "cudagraph" not in asked  # the preset has none
-    assert asked["scheduler"]["max_batched_tokens"] == 8 * 512 + 128 and not asked["scheduler"]["chunked_prefill"]
-    assert workload(BATCH | {"system": "DGX-h100-80gb"})["host"] == asked["host"]
+    assert asked["engine"] == "vllm-2023-eager" and "cudagraph" not in asked  # the sheet has none
+    assert asked["scheduler"] == {"max_batched_tokens": 8 * 512 + 128}
+    assert workload(BATCH | {"system": "DGX-h100-80gb"})["engine"] == asked["engine"]
 
 
 def test_offline_runs_have_as_many_requests_as_the_pages():
@@ -126,7 +124,7 @@ def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     (LOAD | {"cpu_kv_offload": "yes"}, "host memory"),
     (LOOP | {"mode": "disagg"}, "disaggregated"),
     (LOOP | {"model": "DeepSeek-V3"}, "no configuration of model"),
-    (LOOP | {"backend": "lmdeploy"}, "no scheduler preset"),
+    (LOOP | {"backend": "lmdeploy"}, "no datasheet for engine"),
     (BATCH | {"metric": "e2e_time", "output_len": "1024"}, "end early"),
     (OFFLINE | {"input_len": "64000"}, "performance pages"),
     (OFFLINE | {"precision": "not stated (fp8 likely)"}, "is none of"),

@@ -57,15 +57,18 @@ def test_a_configuration_beside_the_table_is_read(place, tmp_path):
     assert not mapped(STEP | {"model": columns["model"]}, "training", tmp_path / "table.csv").skipped
 
 
-def test_engines_have_the_host_of_the_nearest_version():
-    presets = serving_engines.presets_of
-    assert presets("vllm", "0.0.1") == presets("vllm", "0.2.7") == ("vllm_v0", "vllm_2023_eager")
-    assert presets("vllm", "0.7.2") == ("vllm_v0", "vllm_v0")
-    assert presets("vllm", "0.12.0") == presets("vllm", "") == ("vllm", "vllm_v1_sync")
-    assert presets("vllm", "0.14.1") == presets("vllm", "0.26.1rc1") == ("vllm", "vllm_v1")
+def test_engines_have_the_sheet_of_the_nearest_version():
+    sheet = serving_engines.sheet_of
+    assert sheet("vllm", "0.0.1") == sheet("vllm", "0.2.7") == "vllm-2023-eager"
+    assert sheet("vllm", "0.7.2") == "vllm-0.6"
+    assert sheet("vllm", "0.12.0") == sheet("vllm", "") == "vllm-0.12"
+    assert sheet("vllm", "0.14.1") == sheet("vllm", "0.18") == "vllm-0.15"
+    assert sheet("vllm", "0.19.0") == sheet("vllm", "0.26.1rc1") == "vllm-0.19"
+    shipped = {path.stem for path in (ROOT / "platforms" / "datasheets" / "engines").glob("*.yaml")}
+    assert {name for _, name in serving_engines.VLLM_SHEETS} | set(serving_engines.OTHER_SHEETS.values()) <= shipped
     names = {"vLLM 0.12.0": "0.12", "vLLM v0.15.1 (nightly)": "0.15", "vLLM V1 (April 2025)": "", "SGLang 43124cd + Mooncake 6e3a11b": "", "TRT-LLM 1.0": "1.0"}
     assert {name: serving_engines.version_of(name) for name in names} == names
-    assert workload(PAGE)["host"] == {"preset": "vllm_v1_sync"}
+    assert workload(PAGE)["engine"] == "vllm-0.12" and "host" not in workload(PAGE)
 
 
 @pytest.mark.parametrize("columns, requests", [
@@ -88,7 +91,7 @@ def test_loads_are_read_from_columns_or_words(columns, requests):
     ({"metric": "KV transfer time"}, "is no latency or rate"),
     ({"input_len": "ShareGPT"}, "input_len 'ShareGPT' is no whole number"),
     ({"framework": ""}, "names no engine"),
-    ({"framework": "LMDeploy 0.6"}, "no scheduler preset for engine"),
+    ({"framework": "LMDeploy 0.6"}, "no datasheet for engine"),
     ({"value": "nan"}, "is no number"),
 ])
 def test_what_a_row_names_and_the_model_lacks_is_the_reason(columns, reason):
@@ -114,9 +117,9 @@ def test_instances_that_prefill_and_decode_apart_are_two():
 
 def test_limits_of_the_scheduler_follow_from_words():
     asked = workload(PAGE | {"framework": "TensorRT-LLM 1.0", "extra": "concurrency 8; max batch 2048; max_num_tokens 1536; chunked context False; KV fp8"})
-    assert asked["scheduler"] == {"preset": "trtllm", "max_seqs": 1536, "max_batched_tokens": 1536, "chunked_prefill": False}
+    assert asked["scheduler"] == {"max_seqs": 1536, "max_batched_tokens": 1536, "chunked_prefill": False}
     eager = workload(PAGE | {"framework": "vLLM 0.2.7"})
-    assert eager["cudagraph"] == {"mode": "none"} and eager["scheduler"]["mix"] == "prefill_first"
+    assert eager["engine"] == "vllm-2023-eager" and "scheduler" not in eager
     assert workload(PAGE | {"extra": "concurrency 8, enforce_eager"})["cudagraph"] == {"mode": "none"}
 
 
@@ -177,6 +180,6 @@ def test_coverage_stands_beside_errors(tmp_path):
         writer.writeheader()
         writer.writerow(PAGE | {"framework": "LMDeploy"})
     command = [ROOT / "scripts" / "validate.py", "serving", "--rows", table, "--bin", tmp_path]
-    assert "coverage: 0 of 1 rows, 0.0%\n     1  not: no scheduler preset" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "coverage: 0 of 1 rows, 0.0%\n     1  not: no datasheet for engine" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert told["coverage"] == {"rows": 1, "expressed": 0, "ratio": 0.0, "reasons": {"no scheduler preset for engine 'LMDeploy'": 1}, "assumed": {}}
+    assert told["coverage"] == {"rows": 1, "expressed": 0, "ratio": 0.0, "reasons": {"no datasheet for engine 'LMDeploy'": 1}, "assumed": {}}

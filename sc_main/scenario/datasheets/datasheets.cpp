@@ -16,6 +16,7 @@
 #include "sc_main/scenario/datasheets/machine_records.h"
 #include "sc_main/scenario/datasheets/software_record.h"
 #include "sc_main/scenario/table/lists.h"
+#include "sc_main/scenario/table/tree.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -202,11 +203,34 @@ Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t f
   return sheet;
 }
 
+std::string name_of(const DatasheetName& which) {
+  return is_file_name(which.name) ? std::filesystem::path(which.name).stem().string() : which.name;
+}
+
 template <class T>
 T load_named(const std::string& folder, const DatasheetName& which, const Record<T>& record) {
   T sheet;
   read_sheet(open_sheet(folder, which), record, sheet);
-  sheet.name = std::filesystem::path(which.name).stem().string();
+  sheet.name = name_of(which);
+  return sheet;
+}
+
+/// An engine's datasheet with all that it takes from its base. `source` is its own.
+Sheet open_with_base(const DatasheetName& which, std::uint32_t followers = 0) {
+  constexpr std::uint32_t kMostFollowers = 8;
+  if (followers > kMostFollowers)
+    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) +
+                                       " datasheets in a chain of 'base' keys, or a cycle");
+  Sheet sheet = open_sheet("engines", which);
+  const Entry* const named = sheet.root->find("base");
+  if (!named || !sheet.root->find("source")) return sheet;
+  DatasheetName base_name{read_text({}, *named->value, "base"), "base", named->value->origin};
+  if (is_file_name(base_name.name))
+    base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
+  auto own = std::make_shared<Node>(*sheet.root);
+  own->entries.erase(
+      std::find_if(own->entries.begin(), own->entries.end(), [](const Entry& e) { return e.key == "base"; }));
+  sheet.root = joined(own, open_with_base(base_name, followers + 1).root);
   return sheet;
 }
 
@@ -296,38 +320,12 @@ PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
   return load_named("pcie_switches", which, pcie_switch_record());
 }
 
-workload::Host load_host(const std::string& preset, Cpu cpu, bool streams) {
-  struct Host : workload::Host {
-    double stream_us = 0;
-    std::vector<collective::EagerCall> eager_layer;
-  };
-  Record<Host> r;
-  r.add("async", &Host::async, "the host prepares a step while the previous step runs").required();
-  r.add("step_us", &Host::step_us, "time per step").range(0, kLongestHostUs).required();
-  r.add("sequence_us", &Host::sequence_us, "time per sequence of a step").range(0, kLongestHostUs).required();
-  r.add("stream_us", &Host::stream_us, "time per sequence of a step whose token the engine hands to a client")
-      .range(0, kLongestHostUs)
-      .required();
-  r.choice("cudagraph", &Host::cudagraph, words_of(workload::kGraphModeNames), "batches that the engine captures")
-      .required();
-  r.add("layer_us", &Host::layer_us, "time per layer whose attention is launched between graphs")
-      .range(0, kLongestHostUs)
-      .required();
-  r.list("eager_layer", &Host::eager_layer, eager_call_record("time per layer"),
-         "time per layer whose kernels are launched one by one, by CPU; the first one that fits applies")
-      .required();
-  r.add("request_us", &Host::request_us, "time of the API server for a request").range(0, kLongestHostUs).required();
-  r.add("token_us", &Host::token_us, "time before the client has a token").range(0, kLongestHostUs).required();
-  Host host = load_named("hosts", DatasheetName{preset, "workload.host.preset", Origin{}}, r);
-  collective::Engine launches;
-  launches.eager_call = host.eager_layer;
-  if (streams) host.sequence_us += host.stream_us;
-  host.eager_layer_us = launches.eager_call_us(cpu);
-  return host;
-}
-
 EngineSheet load_engine(const DatasheetName& which) {
-  const EngineSheet engine = load_named("engines", which, engine_record());
+  const Sheet whole = open_with_base(which);
+  EngineSheet engine;
+  read_sheet(whole, engine_record(), engine);
+  engine.name = name_of(which);
+  check_reachable(engine, whole.root);
   for (const gpu::BlockScaledProducts& products : engine.block_scaled_products)
     for (const std::string& architecture : products.architectures)
       if (products.library == gpu::GemmLibrary::deepgemm && architecture != "hopper")
@@ -335,6 +333,19 @@ EngineSheet load_engine(const DatasheetName& which) {
                                            ": block_scaled_products: deepgemm is known for hopper, not for " +
                                            architecture + "; accepted there: cublas");
   return engine;
+}
+
+EngineSheet load_serving_engine(const DatasheetName& which) {
+  EngineSheet engine = load_engine(which);
+  if (engine.scheduler && engine.host) {
+    engine.host->name = engine.name;
+    return engine;
+  }
+  std::vector<std::string> others = shipped_datasheets("engines");
+  others.erase(std::remove(others.begin(), others.end(), which.name), others.end());
+  throw InputError(which.origin,
+                   which.key + ": " + which.name + " has no " + (engine.scheduler ? "host" : "scheduler") +
+                       ", so it serves no requests; accepted: " + joined(others) + ", or a file with both sections");
 }
 
 workload::training::Software load_software(const DatasheetName& which) {

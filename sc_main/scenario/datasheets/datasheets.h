@@ -22,7 +22,8 @@ struct DatasheetName {
   Origin origin;
 };
 
-constexpr double kLongestHostUs = 60e6;
+/// Of workload.engine where a model is served.
+inline constexpr const char* kDefaultEngine = "vllm-0.19";
 
 gpu::GpuDatasheet load_gpu(const DatasheetName& which);
 /// The form factor of a GPU ("sxm5"); "": its datasheet does not say, so it fits every board.
@@ -34,11 +35,10 @@ platforms::IbSwitchDatasheet load_ib_switch(const DatasheetName& which);
 /// The protocol of a GPU's NVLink generation; errors refer to the GPU's name.
 platforms::NvLinkProtocol load_nvlink_protocol(std::uint32_t generation, DatasheetName gpu);
 platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
-/// Preset of the host software of a serving engine, on a CPU.
-/// @param streams  clients get each token when it is made
-workload::Host load_host(const std::string& preset, Cpu cpu, bool streams);
 /// Kernels and rules of a serving engine, or of NCCL.
 EngineSheet load_engine(const DatasheetName& which);
+/// The same, of an engine that serves requests: with scheduler and host.
+EngineSheet load_serving_engine(const DatasheetName& which);
 /// A software stack for training.
 workload::training::Software load_software(const DatasheetName& which);
 /// The protocol of a NIC: "infiniband", "roce" or "efa".

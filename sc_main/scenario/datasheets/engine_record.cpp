@@ -1,5 +1,7 @@
 #include "sc_main/scenario/datasheets/engine_record.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "sc_main/scenario/table/lists.h"
@@ -79,12 +81,13 @@ Record<AllReduceKernel> all_reduce_record() {
   return r;
 }
 
-template <class M>
-M EngineSheet::*of_sheet(M Engine::*member) {
-  return member;
+/// All fields are required: each value is in the sheet or in its base.
+template <class T>
+Record<T> all_required(const Record<T>& record) {
+  Record<T> r = record;
+  r.require_all();
+  return r;
 }
-
-}  // namespace
 
 Record<EagerCall> eager_call_record(const char* doc) {
   constexpr double kMostUs = 1e6;
@@ -102,33 +105,181 @@ Record<EagerCall> eager_call_record(const char* doc) {
   return r;
 }
 
-Record<EngineSheet> engine_record() {
-  Record<EngineSheet> r;
-  r.choice("attention", &EngineSheet::attention, words_of(gpu::kAttentionLibraryNames),
-           "attention kernels of an instance")
+Record<SchedulerSheet> scheduler_sheet_record() {
+  constexpr double kMostGib = 1 << 16;
+  Record<GpuLimits> limits;
+  limits.add("memory_from_gib", &GpuLimits::memory_from_gib, "GPUs with at least so much memory, as CUDA sees it")
+      .range(0, kMostGib);
+  limits
+      .custom(
+          "except", "but not those whose names begin so", "list of words",
+          [] {
+            return list_schema({{"type", "string"}});
+          },
+          [](GpuLimits& one, const Node& node, const std::string& path) {
+            one.except = read_list<std::string>(
+                node, path, [](const Node& name, const std::string& where) { return read_text({}, name, where); });
+          })
+      .fallback("none");
+  limits.add("max_batched_tokens", &GpuLimits::max_batched_tokens, "most tokens in a batch")
+      .range(1, 1 << 20)
       .required();
+  limits.add("max_seqs", &GpuLimits::max_seqs, "most requests that run at once").range(1, 1 << 20).required();
+
+  Record<SchedulerSheet> r;
+  add_scheduler_rules(r);
+  r.list("limits", &SchedulerSheet::limits, limits, "limits of a batch, by GPU; the first ones that apply count");
+  return all_required(r);
+}
+
+Record<HostSheet> host_sheet_record() {
+  Record<HostSheet> r;
+  add_host_times(r);
+  r.add("stream_us", &HostSheet::stream_us, "time per sequence of a step whose token the engine hands to a client")
+      .range(0, kLongestHostUs);
+  r.list("eager_layer", &HostSheet::eager_layer, eager_call_record("time per layer"),
+         "time per layer whose kernels are launched one by one, by CPU; the first one that fits applies");
+  return all_required(r);
+}
+
+template <class M>
+M EngineSheet::*of_sheet(M Engine::*member) {
+  return member;
+}
+
+Record<EngineSheet> kernels_record() {
+  Record<EngineSheet> r;
+  r.choice("attention", &EngineSheet::attention, words_of(gpu::kAttentionLibraryNames), "attention kernels").required();
   r.list("block_scaled_products", of_sheet(&Engine::block_scaled_products), block_scaled_record(),
          "products of fp8 weights with a scale for each block of 128 x 128; the first one for the GPU applies")
       .fallback("[]: cuBLAS");
+  return r;
+}
+
+Record<EngineSheet> collectives_record() {
+  Record<EngineSheet> r;
   r.list("eager_call", of_sheet(&Engine::eager_call), eager_call_record("time of a call"),
-         "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies")
-      .required();
-  r.list("all_reduce", of_sheet(&Engine::all_reduce), all_reduce_record(),
-         "the engine's own all-reduce kernels inside a server; the first one that fits applies")
-      .required();
+         "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies");
+  r.list("kernels", of_sheet(&Engine::all_reduce), all_reduce_record(),
+         "the engine's own all-reduce kernels inside a server; the first one that fits applies");
+  return all_required(r);
+}
+
+Record<EngineSheet> pipeline_record() {
   using namespace workload::inference;
   const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
+  Record<EngineSheet> r;
   r.choice("extra_layers", rule(&ServingRules::extra_layers), words_of(kExtraLayersNames),
            "pipeline stages that have one layer more, if their number does not divide the layers");
   r.add("passes_residual", rule(&ServingRules::passes_residual),
         "a pipeline stage sends the residual beside the hidden state, in models that keep it apart");
   r.choice("sampled_ids", rule(&ServingRules::sampled_ids), words_of(kSampledIdsNames),
            "how sampled tokens get from the last stage to the first: through the host, or as a message between GPUs");
-  r.choice("handoff", rule(&ServingRules::handoff), words_of(kHandoffGrainNames),
-           "default of workload.handoff, with a prefill and a decode instance");
+  return r;
+}
+
+Record<EngineSheet> two_instances_record() {
+  using namespace workload::inference;
+  const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
+  Record<EngineSheet> r;
+  r.choice("handoff", rule(&ServingRules::handoff), words_of(kHandoffGrainNames), "default of workload.handoff");
   r.choice("first_token", rule(&ServingRules::first_token), words_of(kFirstTokenNames),
-           "which instant brings the client the first token, with two instances: the end of the prompt; the request's "
-           "start in the decode instance, when its KV has arrived; the end of its first step there");
+           "which instant brings the client the first token: the end of the prompt; the request's start in the decode "
+           "instance, when its KV has arrived; the end of its first step there");
+  return r;
+}
+
+/// Whether a list without entries, which stands for all, or with them has all of another one.
+template <class T>
+bool covers(const std::vector<T>& all, const std::vector<T>& some) {
+  const auto has = [&](const T& one) { return std::find(all.begin(), all.end(), one) != all.end(); };
+  return all.empty() || (!some.empty() && std::all_of(some.begin(), some.end(), has));
+}
+
+bool covers(const EagerCall& one, const EagerCall& other) { return covers(one.cpus, other.cpus); }
+bool covers(const GpuLimits& one, const GpuLimits& other) { return one.cover(other); }
+bool covers(const gpu::BlockScaledProducts& one, const gpu::BlockScaledProducts& other) {
+  return covers(one.architectures, other.architectures);
+}
+bool covers(const AllReduceKernel& one, const AllReduceKernel& other) {
+  return one.interconnect == other.interconnect && covers(one.architectures, other.architectures);
+}
+
+template <class T>
+void check_list(const std::vector<T>& list, const std::string& key, const NodePtr& root) {
+  for (std::size_t late = 1; late < list.size(); ++late)
+    for (std::size_t early = 0; early < late; ++early) {
+      if (!covers(list[early], list[late])) continue;
+      const std::string path = key + "." + std::to_string(late);
+      throw InputError(place_of(root, path), path + ": never applies, because entry " + std::to_string(early) +
+                                                 " applies wherever it would; entries are tried in order");
+    }
+}
+
+}  // namespace
+
+bool GpuLimits::apply_to(const gpu::GpuDatasheet& gpu) const {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  const auto begins = [&](const std::string& beginning) { return gpu.name.rfind(beginning, 0) == 0; };
+  return gpu.hbm.visible_bytes() >= memory_from_gib * kGib && std::none_of(except.begin(), except.end(), begins);
+}
+
+bool GpuLimits::cover(const GpuLimits& others) const {
+  const auto excepted = [&](const std::string& mine) {
+    return std::any_of(others.except.begin(), others.except.end(),
+                       [&](const std::string& theirs) { return mine.rfind(theirs, 0) == 0; });
+  };
+  return memory_from_gib <= others.memory_from_gib && std::all_of(except.begin(), except.end(), excepted);
+}
+
+workload::inference::SchedulerSpec SchedulerSheet::on(const gpu::GpuDatasheet& gpu) const {
+  workload::inference::SchedulerSpec spec = *this;
+  const auto found = std::find_if(limits.begin(), limits.end(), [&](const GpuLimits& l) { return l.apply_to(gpu); });
+  if (found == limits.end()) return spec;
+  spec.max_batched_tokens = found->max_batched_tokens;
+  spec.max_seqs = found->max_seqs;
+  return spec;
+}
+
+workload::Host HostSheet::on(Cpu cpu, bool streams) const {
+  workload::Host host = *this;
+  Engine launches;
+  launches.eager_call = eager_layer;
+  host.eager_layer_us = launches.eager_call_us(cpu);
+  if (streams) host.sequence_us += stream_us;
+  return host;
+}
+
+void check_reachable(const EngineSheet& sheet, const NodePtr& root) {
+  check_list(sheet.eager_call, "all_reduce.eager_call", root);
+  check_list(sheet.all_reduce, "all_reduce.kernels", root);
+  check_list(sheet.block_scaled_products, "kernels.block_scaled_products", root);
+  if (sheet.host) check_list(sheet.host->eager_layer, "host.eager_layer", root);
+  if (!sheet.scheduler) return;
+  const std::vector<GpuLimits>& limits = sheet.scheduler->limits;
+  check_list(limits, "scheduler.limits", root);
+  if (limits.empty() || limits.back().memory_from_gib > 0 || !limits.back().except.empty())
+    throw InputError(place_of(root, "scheduler.limits"),
+                     "scheduler.limits: no limits apply to some GPUs; the last entry must not have memory_from_gib or "
+                     "except");
+}
+
+Record<EngineSheet> engine_record() {
+  Record<EngineSheet> r;
+  r.nested(
+      "scheduler", [](auto& sheet) -> SchedulerSheet& { return sheet.scheduler.emplace(); }, scheduler_sheet_record(),
+      "defaults of workload.scheduler");
+  r.nested(
+      "host", [](auto& sheet) -> HostSheet& { return sheet.host.emplace(); }, host_sheet_record(),
+      "host software: defaults of workload.host");
+  Record<GraphSheet> graphs;
+  add_graphs(graphs);
+  r.nested("cudagraph", &EngineSheet::cudagraph, all_required(graphs), "defaults of workload.cudagraph");
+  r.group("kernels", kernels_record(), "whose kernels run").required();
+  r.group("pipeline", pipeline_record(), "how a pipeline divides layers and passes on its activations");
+  r.group("two_instances", two_instances_record(),
+          "how an instance that prefills and one that decodes share a request");
+  r.group("all_reduce", collectives_record(), "all-reduces beside NCCL's").required();
   return r;
 }
 

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "sc_main/scenario/import/tree.h"
 #include "sc_main/scenario/table/record.h"
+#include "sc_main/scenario/table/tree.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {

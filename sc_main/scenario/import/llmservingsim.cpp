@@ -10,8 +10,8 @@
 #include "sc_main/scenario/import/instance.h"
 #include "sc_main/scenario/import/kv_blocks.h"
 #include "sc_main/scenario/import/names.h"
-#include "sc_main/scenario/import/tree.h"
 #include "sc_main/scenario/model/config.h"
+#include "sc_main/scenario/table/tree.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -237,7 +237,7 @@ class Import {
                            {"engine_reserved_bytes", number(0, memory)},
                            {"kv_blocks", number(blocks_, memory)},
                            {"cudagraph", mapping(whole, {{"mode", word("none", whole)}})},
-                           {"host", mapping(whole, {{"preset", word("none", whole)}})}});
+                           {"engine", word("none", whole)}});
   }
 
   NodePtr requests() const {
@@ -268,8 +268,7 @@ class Import {
     const auto copied_flag = [&](const char* key, bool value) { return flag(value, i.place(key)); };
     return mapping(
         i.place(),
-        {{"preset", word("vllm", i.place())},
-         {"max_batched_tokens", copied("max_num_batched_tokens", engine.limits.max_batched_tokens)},
+        {{"max_batched_tokens", copied("max_num_batched_tokens", engine.limits.max_batched_tokens)},
          {"max_seqs", copied("max_num_seqs", engine.limits.max_seqs)},
          {"long_prefill_threshold_tokens", copied("long_prefill_token_threshold", i.long_prefill_token_threshold)},
          {"block_tokens", copied("block_size", i.block_size)},

@@ -18,8 +18,7 @@ namespace {
 struct PrefillSection : PrefillSpec {
   RequestsSection written_requests;
   PlacementSection placement;
-  std::string library = "vllm";
-  HostSection written_host;
+  std::string written_engine = kDefaultEngine;
   MappingSection prefill_mapping, decode_mapping;
   std::optional<std::uint32_t> steps;  ///< nullopt: steps of the trace, or the default without a trace
 };
@@ -53,11 +52,11 @@ Record<PrefillSection> prefill_record() {
   r.choice(
       "pp_send", &PrefillSection::pp_send, {"shard", "full"},
       "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole activation");
-  r.add("library", &PrefillSection::library,
-        "serving engine of both groups: datasheet of its collectives and attention kernels, shipped or a file")
+  r.add("engine", &PrefillSection::written_engine,
+        "serving engine and version of both groups: datasheet of its host, kernels and collectives, shipped or a file. "
+        "none: no host, for closed forms")
       .is_path(Field::Path::unless_name);
-  r.nested("host", &PrefillSection::written_host, host_record("vllm_v1"),
-           "host software of the serving engine of each group");
+  r.later("host", {"none"}, host_record().fields(), kHostDoc);
   r.group("prefill", mapping_record(&PrefillSection::prefill_mapping, false),
           "how the model is split over the prefill group")
       .required();
@@ -85,8 +84,10 @@ PrefillSpec resolve(const PrefillSection& written, const Setting& setting) {
                       "a request of " + std::to_string(tokens) + " tokens, prompt and answer, exceeds the context of " +
                           model.name + "; accepted: up to " + std::to_string(served.context_tokens));
   }
-  spec.host = resolve_host(written.written_host, "vllm_v1", machine.board.cpu);
-  spec.engine = load_engine({written.library, "workload.library", place_of(source.root, "workload.library")});
+  const EngineSheet engine =
+      load_serving_engine({written.written_engine, "workload.engine", place_of(source.root, "workload.engine")});
+  spec.host = resolve_host(*engine.host, machine.board.cpu, source);
+  spec.engine = engine;
   for (Mapping* mapping : {&spec.prefill, &spec.decode})
     mapping->profile = load_profile(compute, model, mapping->tp, source);
   return spec;

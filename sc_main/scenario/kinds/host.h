@@ -1,25 +1,18 @@
-// workload.host: host software of a serving engine, for kinds that serve requests.
+// workload.host: host software of a serving engine, for kinds that serve requests. The keys are read over the engine's sheet.
 #pragma once
 
-#include <optional>
-#include <string>
-
-#include "base/cpu.h"
+#include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/host.h"
 
 namespace railyard::scenario {
 
-struct HostSection {
-  std::optional<std::string> preset;
-  std::optional<bool> async;
-  std::optional<double> step_us, sequence_us, layer_us, eager_layer_us, request_us, token_us;
-};
+/// What a scenario may set, or the word none: what GPUs and links take alone. Defaults are those of the engine.
+Record<workload::Host> host_record();
+inline constexpr const char* kHostDoc = "host software of the serving engine. none: what GPUs and links take alone";
 
-/// @param otherwise  the preset without a written one, for the documentation
-Record<HostSection> host_record(const char* otherwise);
-/// @param otherwise  the preset without a written one
-/// @param streams    clients get each token when it is made
-workload::Host resolve_host(const HostSection& written, const std::string& otherwise, Cpu cpu, bool streams = true);
+/// The host of the sheet on a CPU, with the keys of workload.host.
+/// @param streams  clients get each token when it is made
+workload::Host resolve_host(const HostSheet& sheet, Cpu cpu, const Source& source, bool streams = true);
 
 }  // namespace railyard::scenario

@@ -59,7 +59,7 @@ Record<LayerSection> layer_record() {
   r.add("library", &Section::written_library,
         "library of the collectives, as for kind: collective; prefill, decode: also of attention")
       .is_path(Field::Path::unless_name)
-      .fallback("training: nccl, launched from a stream; else vllm, in a CUDA graph");
+      .fallback("training: nccl, launched from a stream; else vllm-0.19, in a CUDA graph");
   return r;
 }
 
@@ -87,7 +87,8 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
 
   LayerSpec spec = written;
   if (written.reduce_beside_wgrad) spec.form.input_reduce.fill(transformer::InputReduce::beside_wgrad);
-  const std::string library = written.written_library.value_or(written.phase == Phase::training ? "nccl" : "vllm");
+  const std::string library =
+      written.written_library.value_or(written.phase == Phase::training ? "nccl" : kDefaultEngine);
   spec.engine = load_engine({library, "workload.library", place_of(source.root, "workload.library")});
   if (written.phase == Phase::training && !setting.compute.profile.empty())
     throw InputError(place_of(source.root, "compute.profile"),

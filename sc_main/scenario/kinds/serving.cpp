@@ -33,21 +33,12 @@ struct InstanceSection {
   MappingSection mapping;
   std::optional<std::vector<std::uint32_t>> gpus;
   std::optional<std::uint32_t> kv_blocks;
-  SchedulerSection scheduler;
-};
-
-struct GraphSection {
-  std::optional<GraphMode> mode;
-  std::uint32_t max_tokens = 512;
-  Bytes reserved_bytes = 0;
 };
 
 struct ServingSection : ServingSpec {
   ServingRequestsSection written_requests;
   std::vector<InstanceSection> written_instances;
-  SchedulerSection scheduler;
-  GraphSection graphs;
-  HostSection written_host;
+  std::string engine = kDefaultEngine;
   bool streams = true;
   std::optional<std::uint32_t> kv_blocks;
   std::optional<workload::inference::HandoffGrain> written_handoff;
@@ -75,7 +66,14 @@ Record<InstanceSection> instance_record() {
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank of this instance, one of them reserved")
       .range(2, kMostBlocks)
       .fallback("workload.kv_blocks");
-  r.nested("scheduler", &Section::scheduler, scheduler_record(), "settings of this instance only");
+  r.later("scheduler", {}, scheduler_record().fields(), "settings of this instance only");
+  return r;
+}
+
+Record<GraphSheet> graphs_record() {
+  Record<GraphSheet> r;
+  add_graphs(r);
+  r.fallback_all("from the engine's sheet");
   return r;
 }
 
@@ -87,7 +85,12 @@ Record<ServingSection> serving_record() {
       .required();
   r.list("instances", &Section::written_instances, instance_record(),
          "serving engines; by default one on the first group, with tp 1 and pp 1");
-  r.nested("scheduler", &Section::scheduler, scheduler_record(), "continuous batching");
+  r.add("engine", &Section::engine,
+        "serving engine and version: datasheet of its scheduler, host, CUDA graphs, kernels and collectives, shipped "
+        "or a "
+        "file. none: no host, for closed forms")
+      .is_path(Field::Path::unless_name);
+  r.later("scheduler", {}, scheduler_record().fields(), "continuous batching");
   const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
   using Memory = workload::inference::KvMemory;
   r.add("memory_limit_ratio", memory(&Memory::memory_limit_ratio),
@@ -99,22 +102,8 @@ Record<ServingSection> serving_record() {
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank, including one reserved block")
       .range(2, kMostBlocks)
       .fallback("as many as memory holds");
-  Record<GraphSection> graphs;
-  graphs
-      .choice("mode", &GraphSection::mode, words_of(workload::kGraphModeNames),
-              "full: a batch of decodes is one graph, other batches as with piecewise; piecewise: everything but "
-              "attention is captured, and the host launches attention in each layer; decode: a batch of decodes is one "
-              "graph, and the host launches all kernels of other batches; none: the host launches all kernels")
-      .fallback("from the host's preset");
-  graphs.add("max_tokens", &GraphSection::max_tokens, "tokens of the largest captured batch").range(1, 1 << 20);
-  graphs
-      .add("reserved_bytes", &GraphSection::reserved_bytes,
-           "memory of the graphs, unless mode is none. vLLM sets it aside before it counts KV blocks since v0.21; "
-           "before, it captures into memory that it leaves free")
-      .range(0, 1e12);
-  r.nested("cudagraph", &Section::graphs, graphs, "CUDA graphs: captured batches are padded to the next size");
-  r.nested("host", &Section::written_host, host_record("of the scheduler's preset: vllm_v1, vllm_v0, sglang, trtllm"),
-           "host software of the serving engine");
+  r.later("cudagraph", {}, graphs_record().fields(), "CUDA graphs: captured batches are padded to the next size");
+  r.later("host", {"none"}, host_record().fields(), kHostDoc);
   r.add(
       "stream", &Section::streams,
       "clients get each token when it is made; false: whole answers, as in offline runs, which saves the host time of "
@@ -130,7 +119,7 @@ Record<ServingSection> serving_record() {
        "with a prefill and a decode instance, how KV cache gets from one to the other. fetched: the decode instance "
        "takes memory after the prompt and fetches it; else the decode instance takes memory before the prompt, and "
        "KV is sent when it is complete for a layer, a chunk or the prompt")
-      .fallback("the rule of the decode instance's engine: vllm, trtllm: fetched; sglang: per_chunk");
+      .fallback("from the engine's sheet: vLLM, TensorRT-LLM: fetched; SGLang: per_chunk");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
       .above(0, 1e6)
@@ -152,22 +141,23 @@ std::uint32_t group_of(const InstanceSection& written, const platforms::MachineS
                    key + ".group: no group " + in_quotes(written.group) + suggestion(written.group, names));
 }
 
-InstanceSpec resolve_instance(const InstanceSection& written, const ServingSection& common, const workload::Host& host,
-                              const std::string& key, const Setting& setting) {
+InstanceSpec resolve_instance(const InstanceSection& written, const ServingSection& common, const EngineSheet& engine,
+                              bool async_host, const std::string& key, const Setting& setting) {
   InstanceSpec spec;
   spec.name = written.name;
   spec.part = written.part;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];
-  resolve_engine(spec, common.scheduler, written.scheduler, key, setting.source);
+  spec.engine = engine;
+  spec.rules = engine.rules;
   spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus", spec.rules.extra_layers},
                                  written.gpus, setting.model, setting.machine, setting.source);
   spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
-  resolve_scheduler(spec, common.scheduler, written.scheduler, {group.gpu, host.async, setting.served.context_tokens},
-                    key, setting.source);
+  spec.scheduler = resolve_scheduler({*engine.scheduler, group.gpu, async_host, setting.served.context_tokens},
+                                     spec.mapping.pp, key, setting.source);
   spec.rules.passes_residual = spec.rules.passes_residual && setting.served.keeps_residual;
   return spec;
 }
@@ -231,14 +221,21 @@ void check_context(const ServingRequests& requests, const InstanceSpec& instance
                                        "; accepted: up to " + std::to_string(most));
 }
 
+GraphSheet resolve_graphs(const GraphSheet& sheet, const Source& source) {
+  GraphSheet graphs = sheet;
+  const std::string path = "workload.cudagraph";
+  if (const NodePtr written = value_at(source.root, path)) graphs_record().read(graphs, *written, path);
+  return graphs;
+}
+
 ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
-  std::string engine = scheduler_preset(written.scheduler);
-  if (!written.scheduler.preset && !written.written_instances.empty())
-    engine = scheduler_preset(written.written_instances.front().scheduler);
-  spec.host = resolve_host(written.written_host, host_of_scheduler(engine), setting.machine.board.cpu, written.streams);
-  spec.cudagraph = {written.graphs.mode.value_or(spec.host.cudagraph), written.graphs.max_tokens};
-  if (spec.cudagraph.mode != GraphMode::none) spec.memory.engine_reserved_bytes += written.graphs.reserved_bytes;
+  const EngineSheet engine =
+      load_serving_engine({written.engine, "workload.engine", place_of(setting.source.root, "workload.engine")});
+  spec.host = resolve_host(*engine.host, setting.machine.board.cpu, setting.source, written.streams);
+  const GraphSheet graphs = resolve_graphs(engine.cudagraph, setting.source);
+  spec.cudagraph = graphs;
+  if (spec.cudagraph.mode != GraphMode::none) spec.memory.engine_reserved_bytes += graphs.reserved_bytes;
   const ServingRequests requests =
       resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
   spec.requests = requests.make_source;
@@ -249,8 +246,8 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
     instances.back().name = setting.machine.groups.front().name;
   }
   for (std::size_t i = 0; i < instances.size(); ++i)
-    spec.instances.push_back(
-        resolve_instance(instances[i], written, spec.host, "workload.instances." + std::to_string(i), setting));
+    spec.instances.push_back(resolve_instance(instances[i], written, engine, spec.host.async,
+                                              "workload.instances." + std::to_string(i), setting));
   check_instances(spec.instances, setting.machine, setting.source);
   if (spec.instances.size() == 1 && value_at(setting.source.root, "workload.handoff"))
     refuse_workload(setting.source, "handoff",

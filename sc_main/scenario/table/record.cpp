@@ -166,6 +166,10 @@ bool is_word(const Field& field, const Node& node) {
   return false;
 }
 
+void refuse_later(const Field& field, const Node& node, const std::string& path) {
+  refuse(node, path, "expected a mapping" + or_words(field) + ", got " + node.described());
+}
+
 const char* const kNamePattern = "^[a-z]([a-z0-9_]*[a-z_])?$";
 
 void check_name(const Entry& entry, const std::string& path) {

@@ -108,6 +108,8 @@ bool read_boolean(const Field& field, const Node& node, const std::string& path)
 std::string read_text(const Field& field, const Node& node, const std::string& path);
 std::size_t read_choice(const Field& field, const Node& node, const std::string& path);
 std::vector<std::uint32_t> read_integers(const Field& field, const Node& node, const std::string& path);
+/// @throws InputError: neither a mapping nor a word of the field
+[[noreturn]] void refuse_later(const Field& field, const Node& node, const std::string& path);
 /// True if the node is one of the words that a number field accepts instead of a number.
 bool is_word(const Field& field, const Node& node);
 /// Checks a name that the user gives as the key of an entry: it becomes part of module names, followed by a number.
@@ -272,6 +274,16 @@ class Record {
     return push(std::move(field));
   }
 
+  /// A mapping, or a word, that is read and checked later, over values that are not known yet.
+  Field& later(const char* key, std::vector<std::string> words, Fields members, const char* doc) {
+    Field& field = mapping(key, std::move(members), doc, nullptr);
+    field.choices = std::move(words);
+    field.store = [](const Field& self, void*, const Node& node, const std::string& path) {
+      if (node.kind != Node::Kind::mapping && !is_word(self, node)) refuse_later(self, node, path);
+    };
+    return field;
+  }
+
   /// A list of structs.
   template <class M>
   Field& list(const char* key, std::vector<M> T::*member, const Record<M>& members, const char* doc) {
@@ -370,6 +382,14 @@ class Record {
       read(*static_cast<T*>(record), node, path);
     };
     return push(std::move(field));
+  }
+
+  /// For all keys so far.
+  void require_all() {
+    for (Field& field : fields_) field.required();
+  }
+  void fallback_all(const std::string& text) {
+    for (Field& field : fields_) field.fallback(text);
   }
 
   const Fields& fields() const { return fields_; }

@@ -36,7 +36,6 @@ struct InstanceSpec {
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
   ServingRules rules;
-  std::string scheduler_preset;
   collective::Engine engine;
 };
 

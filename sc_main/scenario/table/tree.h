@@ -1,4 +1,4 @@
-// Builds parts of a scenario's tree from values of other files. Each part has the place of the value from which it comes.
+// Builds parts of a tree from values of other files. Each part has the place of the value from which it comes.
 #pragma once
 
 #include <algorithm>
