@@ -27,7 +27,8 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   members_.assign(running_.size(), Member());
   threads_.assign(members_.size() * program_->threads(), Thread());
   lanes_.assign(threads_.size() * running_.lanes(), Lane());
-  unseen_links_.assign(group.folded() ? unseen_link(running_.size(), kOut) : 0, {});
+  unseen_links_.clear(group.folded() ? unseen_link(running_.size(), kOut) : 0);
+  unseen_wake_ = Time::max();
   unseen_.clear();
   free_unseen_.clear();
   unfinished_.assign(running_.seen_by_clients(), 0);
@@ -379,7 +380,7 @@ void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
     case kLeftTag:
       if (--threads_[data].leaving == 0) left(static_cast<std::uint32_t>(data));
       break;
-    case kCrossedTag: cross_unseen_link(static_cast<std::uint32_t>(data)); break;
+    case kCrossedTag: cross_unseen_links(); break;
   }
 }
 

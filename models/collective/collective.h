@@ -31,7 +31,7 @@
 #include "collective/cause_listener.h"
 #include "collective/network_sums.h"
 #include "collective/running_members.h"
-#include "collective/shared_link.h"
+#include "collective/shared_links.h"
 #include "transport/fabric.h"
 
 namespace railyard::collective {
@@ -155,13 +155,14 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void reach_unseen(std::uint32_t thread, const Transfer& transfer, transport::Message& message);
   /// @return slot of the message
   std::uint32_t add_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
-  /// It takes so many parts of an unseen_link(), each for `of` parts of its time.
-  void use_unseen(std::uint32_t slot, std::uint32_t link, std::uint32_t parts, std::uint32_t of);
-  /// Schedules the next event of one of its links, by unseen_link().
-  void wake_for_unseen(std::uint32_t link);
-  /// Messages may have crossed this link.
-  void cross_unseen_link(std::uint32_t link);
-  /// A message has crossed one of its links; `latency` until it arrives, if it is the last one.
+  /// It takes so many parts of each unseen_link(), each for `of` parts of its time.
+  void use_unseen(std::uint32_t slot, const SharedLinks::Way& way, std::array<std::uint32_t, 2> parts,
+                  std::uint32_t of);
+  /// Schedules the next event of the links of members that do not exist.
+  void wake_for_unseen();
+  /// Messages may have crossed these links.
+  void cross_unseen_links();
+  /// A message has crossed its links, or the fabric; `latency` until it arrives, if this was the last of both.
   void cross_unseen(std::uint32_t slot, Time latency);
   /// All transfers of a thread's action have left.
   void left(std::uint32_t thread);
@@ -210,18 +211,15 @@ class Collective : private transport::MessageClient, private transport::Calendar
     Transfer transfer;
     std::uint64_t mark = 0;
     bool tell_left = false;
-    std::uint32_t links = 0;  ///< that it still crosses
-    Time takes, latency;      ///< time of its bytes on a link, and the rest
-    Time written;             ///< when its sender has written the last byte
+    std::uint32_t crossings = 0;  ///< that are not over: its links, the fabric
+    Time takes, latency;          ///< time of its bytes on a link, and the rest
+    Time written;                 ///< when its sender has written the last byte
   };
   /// Links of a member: inside its server, and to other servers.
   enum UnseenWay : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kUnseenWays };
   static std::uint32_t unseen_link(std::uint32_t member, UnseenWay way) { return member * kUnseenWays + way; }
-  struct UnseenLink {
-    SharedLink<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> shared;  ///< flows: thread, receiver
-    Time wake = Time::max();                                                    ///< the next event
-  };
-  std::vector<UnseenLink> unseen_links_;  ///< of a folded group, by unseen_link()
+  SharedLinks unseen_links_;        ///< of a folded group, by unseen_link()
+  Time unseen_wake_ = Time::max();  ///< their next event
   std::vector<Unseen> unseen_;
   std::vector<std::uint32_t> free_unseen_;
   std::vector<Member> members_;

@@ -79,14 +79,14 @@ def test_parts_of_unequal_size_are_not_exact(tmp_path):
 @pytest.mark.parametrize("op, keys, error", [
     ("broadcast", {}, 0.005),  # a chain through all ranks
     ("reduce", {}, 0.005),
-    ("all_reduce", {"algorithm": "tree"}, 0.01),
-    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.08),  # 0.005 held until LL128 had its channels' rate; cause not known
-    ("all_reduce", {"algorithm": "nvls_tree"}, 0.03)])
+    ("all_reduce", {"algorithm": "tree"}, 0.003),
+    ("all_reduce", {"algorithm": "tree", "ranks_per_server": 3}, 0.006),  # few channels: NICs limit them
+    ("all_reduce", {"algorithm": "nvls_tree"}, 0.01)])
 def test_where_ranks_differ_all_servers_take_part(tmp_path, servers, op, keys, error):
     whole, part = both(tmp_path, scenario(tmp_path, servers, op, **keys))
     assert ratios(whole, part) == pytest.approx([1] * 3, rel=error)
     told = summary(part)["simulation"]
-    assert told["fold"] and not told["exact"] and "are shared by a simpler rule" in told["bound"]
+    assert told["fold"] and not told["exact"] and "share links of their own" in told["bound"]
 
 
 @pytest.mark.parametrize("algorithm, size, transaction", [("nvls_tree", 1 << 30, 1 << 19), ("tree", 1 << 28, 1 << 16)])
@@ -177,7 +177,7 @@ def test_tables_and_descriptions_are_of_the_whole_test(tmp_path):
 
 def test_one_rank_on_each_server_can_be_folded(tmp_path):
     path = scenario(tmp_path, 4, ranks_per_server=1)
-    assert ratios(*both(tmp_path, path)) == pytest.approx([1] * 3, rel=0.04)
+    assert ratios(*both(tmp_path, path)) == pytest.approx([1] * 3, rel=0.01)
     folded = ("--set", "simulation.fold=require")
     assert "all_reduce over 4 ranks" in succeed("dgx_h100", path, *folded, "--explain").stdout
     assert "rank 0 to rank 1" in succeed("dgx_h100", path, *folded, "--describe").stdout

@@ -53,6 +53,7 @@ FluidStream& Fluid::stream_of(const Message& m) {
     stream.number = static_cast<std::uint32_t>(streams_.size() - 1);
     stream.key = key;
     stream.way = way_of(key.pair, m);
+    if (stream.way != nullptr) stream.crossings = &stream.way->crossings();
     found->second = &stream;
   }
   latest = found->second;

@@ -21,7 +21,7 @@ constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 bool same(double a, double b) { return a == b || std::abs(a - b) <= kSame * std::min(a, b); }
 
 std::tuple<std::uint8_t, std::uint32_t, std::uint32_t> order(const FluidPort::Member& m) {
-  const FluidCrossing& c = m.flow->way->crossings()[m.crossing];
+  const FluidCrossing& c = (*m.flow->crossings)[m.crossing];
   return {c.vc, c.requester, m.flow->number};
 }
 bool before(const FluidPort::Member& a, const FluidPort::Member& b) { return order(a) < order(b); }
@@ -49,7 +49,7 @@ void FluidFlow::Share::find_narrowest() {
 }
 
 void FluidRates::join(FluidFlow& flow, bool alone) {
-  const std::vector<FluidCrossing>& crossings = flow.way->crossings();
+  const std::vector<FluidCrossing>& crossings = *flow.crossings;
   flow.joined = true;
   for (FluidFlow::Share& share : flow.shares) {
     share.rate = alone ? flow.demand : 0;
@@ -69,7 +69,7 @@ void FluidRates::join(FluidFlow& flow, bool alone) {
 void FluidRates::leave(FluidFlow& flow) {
   flow.joined = false;
   for (FluidFlow::Share& share : flow.shares) share.rate = 0;
-  for (const FluidCrossing& crossing : flow.way->crossings()) {
+  for (const FluidCrossing& crossing : *flow.crossings) {
     FluidPort& port = *crossing.port;
     port.members.erase(
         std::find_if(port.members.begin(), port.members.end(), [&](const auto& m) { return m.flow == &flow; }));
@@ -85,7 +85,7 @@ void FluidRates::take_demand(FluidFlow& flow, bool alone) {
     if (alone) {
       share_of(flow, rule).rate = flow.demand;
     } else {
-      for (const FluidCrossing& crossing : flow.way->crossings())
+      for (const FluidCrossing& crossing : *flow.crossings)
         if (crossing.port->members.size() > 1) ask(*crossing.port, rule);
       take_rate(flow, rule);
     }
@@ -128,31 +128,32 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
   double line = port.line();
   if (port.limit != 0) line = std::min(line, port.limit);
   for (const FluidPort::Member& m : port.reverse->members)
-    line -= share_of(*m.flow, rule).rate * m.flow->way->crossings()[m.crossing].owed;
+    line -= share_of(*m.flow, rule).rate * (*m.flow->crossings)[m.crossing].owed;
   line = std::max(0.0, line);  // acks alone can fill a line that is much slower than the opposite direction
 
   const auto give = [&](const FluidPort::Member& m, double wire_offer) {
     FluidFlow& flow = *m.flow;
     const double last = share_of(flow, rule).offers[m.crossing];
-    const double offered = wire_offer / flow.way->crossings()[m.crossing].wire;
+    const double offered = wire_offer / (*flow.crossings)[m.crossing].wire;
     if (same(offered, last) || (only_less_ && offered > last)) return;
     if (rule == Rule::evenly) ask(port, Rule::by_turns);  // a change of the bottleneck here is possible
     accept(flow, m.crossing, offered, rule);
   };
   if (port.members.size() == 1) {
     const FluidPort::Member& only = port.members.front();
-    give(only, std::min(line, only.flow->way->crossings()[only.crossing].window));
+    give(only, std::min(line, (*only.flow->crossings)[only.crossing].window));
     return;
   }
   claims_.clear();
   for (const FluidPort::Member& m : port.members) {
-    const FluidCrossing& crossing = m.flow->way->crossings()[m.crossing];
+    const FluidCrossing& crossing = (*m.flow->crossings)[m.crossing];
     const bool own = crossing.requester == FluidCrossing::kOwn;
     Claim& claim = claims_.emplace_back();
     claim.vc = crossing.vc;
     claim.requester = own ? m.flow->number : crossing.requester;
     claim.demand = elsewhere(*m.flow, share_of(*m.flow, rule), m.crossing) * crossing.wire;
     claim.window = crossing.window;
+    claim.weight = crossing.weight;
     if (rule == Rule::evenly) continue;
     const FluidFlow::Share& even = share_of(*m.flow, Rule::evenly);
     if (even.rate < even.offers[m.crossing] && !same(even.rate, even.offers[m.crossing]))
@@ -163,7 +164,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
 }
 
 void FluidRates::accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule) {
-  const std::vector<FluidCrossing>& crossings = flow.way->crossings();
+  const std::vector<FluidCrossing>& crossings = *flow.crossings;
   FluidFlow::Share& share = share_of(flow, rule);
   const double last = std::exchange(share.offers[at], offered);
   if (at != share.narrowest && last > share.second && offered > share.second) return;  // other crossings are narrower
@@ -183,7 +184,7 @@ void FluidRates::take_rate(FluidFlow& flow, Rule rule) {
   const double rate = std::min(flow.demand, share.least);
   if (same(rate, share.rate)) return;
   share.rate = rate;
-  for (const FluidCrossing& crossing : flow.way->crossings()) {
+  for (const FluidCrossing& crossing : *flow.crossings) {
     if (rule == Rule::evenly && crossing.port->members.size() > 1) ask(*crossing.port, Rule::by_turns);
     if (crossing.owed != 0) ask_if_shared(*crossing.port->reverse, rule);
   }

@@ -20,15 +20,16 @@ namespace railyard::transport {
 inline double line_rate(const LinkDirection& link) { return static_cast<double>(link.rate.bytes_per_second()); }
 struct FluidFlow;
 
-/// One direction of a link in the view of streams, or a meter.
+/// One direction of a link in the view of streams, or a meter, or a line of no device.
 struct FluidPort {
   struct Member {
     FluidFlow* flow = nullptr;
     std::uint32_t crossing = 0;  ///< index on the flow's path
   };
-  Device::Port* port = nullptr;  ///< null: a meter
+  Device::Port* port = nullptr;  ///< null: a meter, or no device
   Meter* meter = nullptr;
-  FluidPort* reverse = nullptr;  ///< null for a meter
+  double own_line = 0;           ///< of no device
+  FluidPort* reverse = nullptr;  ///< the opposite direction; of a meter or no device, one without members
   double limit = 0;              ///< of the engine at this port, a NIC's read tags, in wire bytes per second; 0: none
   std::vector<Member> members;   ///< ordered by virtual channel, requester and number of the flow
   /// The port on which rates are solved for this one: every stream here crosses that one, too, and takes as large a part
@@ -38,7 +39,8 @@ struct FluidPort {
 
   const LinkDirection& link() const { return port->egress.link(); }
   double line() const {
-    return port != nullptr ? line_rate(link()) : static_cast<double>(meter->rate().bytes_per_second());
+    if (port != nullptr) return line_rate(link());
+    return meter != nullptr ? static_cast<double>(meter->rate().bytes_per_second()) : own_line;
   }
   PortCounters& counters() const { return port != nullptr ? port->counters : meter->counters; }
 };
@@ -53,7 +55,7 @@ struct FluidFlow {
 
     void find_narrowest();
   };
-  FluidWay* way = nullptr;
+  const std::vector<FluidCrossing>* crossings = nullptr;  ///< its path
   std::uint32_t number = 0;
   double demand = 0;                              ///< its rate without contention
   std::array<Share, 2> shares;                    ///< by rule

@@ -61,7 +61,8 @@ void PortShares::divide(std::vector<Part>& parts, double capacity) {
 
 void PortShares::divide_evenly(std::vector<Claim>& claims, const Part& part) {
   streams_.clear();
-  for (std::size_t c = part.begin; c < part.end; ++c) streams_.push_back({c, c + 1, claims[c].demand});
+  for (std::size_t c = part.begin; c < part.end; ++c)
+    streams_.push_back({c, c + 1, claims[c].demand, claims[c].weight});
   divide(streams_, part.room);
   for (const Part& stream : streams_) claims[stream.begin].offer = stream.room;
 }
@@ -77,15 +78,19 @@ void PortShares::divide_by_turns(std::vector<Claim>& claims, const Part& part) {
   for (std::size_t c = part.begin; c < part.end;) {
     Part& requester = requesters_.emplace_back();
     requester.begin = c;
-    for (; c < part.end && claims[c].requester == claims[requester.begin].requester; ++c)
+    requester.weight = claims[c].weight;
+    for (; c < part.end && claims[c].requester == claims[requester.begin].requester; ++c) {
       requester.demand += claims[c].demand - std::min(claims[c].granted, claims[c].demand);
+      requester.weight = std::max(requester.weight, claims[c].weight);
+    }
     requester.end = c;
   }
   divide(requesters_, part.room - granted);
   for (const Part& requester : requesters_) {
     streams_.clear();
     for (std::size_t c = requester.begin; c < requester.end; ++c)
-      streams_.push_back({c, c + 1, claims[c].demand - std::min(claims[c].granted, claims[c].demand)});
+      streams_.push_back(
+          {c, c + 1, claims[c].demand - std::min(claims[c].granted, claims[c].demand), claims[c].weight});
     divide(streams_, requester.room);
     for (const Part& stream : streams_) {
       Claim& claim = claims[stream.begin];

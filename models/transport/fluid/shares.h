@@ -26,6 +26,7 @@ struct Claim {
   double offer = 0;                                         ///< rate that it would get here with unlimited demand
   double window = std::numeric_limits<double>::infinity();  ///< limit by its virtual channel's credits for such packets
   double granted = 0;                                       ///< rate before turns are taken
+  double weight = 1;                                        ///< of the stream; a requester has its heaviest one's
 };
 
 class PortShares {

@@ -22,6 +22,7 @@ struct FluidCrossing {
   double wire = 1;                                          ///< wire bytes on this link per byte of payload
   double window = std::numeric_limits<double>::infinity();  ///< limit by its credits, in wire bytes per second
   double owed = 0;              ///< bytes on the opposite direction per byte of payload: acks, read requests
+  double weight = 1;            ///< parts of the line that it takes beside streams of weight 1
   std::uint32_t requester = 0;  ///< an input port, or one of the following
   std::uint8_t vc = 0;
 
