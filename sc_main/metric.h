@@ -20,7 +20,8 @@ struct MetricText {
 template <class Source>
 struct Metric {
   /// "decode.steps" is in the group `decode`. A metric with one value for each key ends with the meaning of its keys in
-  /// brackets, "time_s.[bytes]", and its value is a group.
+  /// brackets, "time_s.[bytes]", and its value is a group. With a key inside, as in "instances.[instance].requests", each member
+  /// of the value is in the group of its key.
   const char* name;
   const char* unit;
   const char* meaning;

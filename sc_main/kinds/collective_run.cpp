@@ -98,8 +98,7 @@ std::string CollectiveRun::folded_bound() {
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec& plan = bench_->plan(bytes);
     if (!collective::make_program(plan, bench_->group())->is_alike()) {
-      std::string bound =
-          "ranks differ in what they do: messages of ranks that are not built share links of their own";
+      std::string bound = "ranks differ in what they do: messages of ranks that are not built share links of their own";
       if (machine_.servers().front()->nvswitches.empty())
         bound += ", which leaves out PCIe links that several of them share: times may be a third too short";
       if (spec().iterations > 1)

@@ -9,7 +9,6 @@
 namespace railyard {
 
 using workload::inference::HandoffPlan;
-using workload::inference::Instance;
 using workload::inference::Mapping;
 using workload::inference::PrefillSpec;
 using workload::inference::Request;
@@ -76,7 +75,10 @@ DisaggregatedPrefill::DisaggregatedPrefill(const Scenario& scenario, platforms::
   }
   const std::vector<workload::inference::Service::Placed> placed{{machine_.gpus(prefill_gpus_)},
                                                                  {machine_.gpus(decode_gpus_)}};
-  service_ = std::make_unique<workload::inference::Service>(scenario_.model, as_serving(spec()), placed, executor_);
+  workload::inference::ServingSpec serving = as_serving(spec());
+  serving.instances[0].group = group_named(scenario_, "prefill");
+  serving.instances[1].group = group_named(scenario_, "decode");
+  service_ = std::make_unique<workload::inference::Service>(scenario_.model, serving, placed, executor_);
   figures_ = std::make_unique<PrefillFigures>();
   service_->add_sink(*figures_);
 }
@@ -118,8 +120,8 @@ std::string DisaggregatedPrefill::progress() const {
 }
 
 double DisaggregatedPrefill::done_ratio() const {
-  const std::uint64_t chunks = service_->engine(0).tokens_done() / spec().chunk_tokens;
-  return std::min(1.0, done_of(chunks + service_->engine(1).composed(), expected_passes(spec())));
+  const std::uint64_t chunks = service_->instance(0).engine().tokens_done() / spec().chunk_tokens;
+  return std::min(1.0, done_of(chunks + service_->instance(1).engine().composed(), expected_passes(spec())));
 }
 
 std::vector<std::string> DisaggregatedPrefill::blocked() {
@@ -132,7 +134,7 @@ std::vector<RouteOfInterest> DisaggregatedPrefill::routes() {
   std::vector<RouteOfInterest> routes;
   add_grid_routes(routes, "prefill", spec().prefill, prefill_gpus_);
   add_grid_routes(routes, "decode", spec().decode, decode_gpus_);
-  const HandoffPlan plan(service_->instance(0), service_->instance(1));
+  const HandoffPlan& plan = service_->handoff_plan(0, 1);
   for (std::uint32_t r = 0; r < spec().prefill.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       routes.push_back({fmt::format("KV handoff, prefill rank {} to decode rank {}", r, share.decode_rank),

@@ -32,7 +32,9 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Se
   void follow_requests(workload::RequestListener& listener) override { service_->follow_requests(listener); }
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
-  Value compute() override { return profile_use({&service_->instance(0).timer(), &service_->instance(1).timer()}); }
+  Value compute() override {
+    return profile_use({&service_->instance(0).grid().timer(), &service_->instance(1).grid().timer()});
+  }
   void add_setup(Value& setup) const override;
   static const Metrics<PrefillFigures>& declared_metrics();
   void add_metrics(Value& metrics) const override;
@@ -50,7 +52,7 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Se
   std::vector<GpuId> place(const workload::inference::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
   using LayerPlans = std::vector<std::vector<transformer::LayerStep>>;  // by the model's kinds of layers
-  Value pass_numbers(workload::inference::Instance& instance, const std::vector<GpuId>& gpus, const LayerPlans& plans,
+  Value pass_numbers(workload::inference::Grid& grid, const std::vector<GpuId>& gpus, const LayerPlans& plans,
                      std::uint64_t tokens);
 
   std::vector<GpuId> prefill_gpus_, decode_gpus_;

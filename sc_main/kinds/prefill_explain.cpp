@@ -9,7 +9,7 @@ namespace railyard {
 
 namespace {
 
-using workload::inference::Instance;
+using workload::inference::Grid;
 
 Value kernels_of(const transformer::Segment& segment) {
   Value rows = Value::empty_list();
@@ -74,20 +74,19 @@ std::string layer_text(const Value& row) {
   return line + "\n";
 }
 
-Value ranks_of(Instance& instance, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
+Value ranks_of(Grid& grid, std::uint64_t kv_tokens, std::uint64_t pass_tokens, std::uint64_t logit_rows) {
   Value stages = Value::empty_list();
-  for (std::uint32_t p = 0; p < instance.pp(); ++p) {
-    const transformer::RankMemory memory = transformer::rank_memory(instance.model(), instance.stage(p), instance.tp(),
-                                                                    {kv_tokens, pass_tokens, logit_rows});
-    stages.push_back(
-        {{"stage", p},
-         {"layers", instance.stage(p).layers},
-         {"parameters_per_rank", transformer::rank_parameters(instance.model(), instance.stage(p), instance.tp())},
-         {"kv_bytes_per_token_per_rank", instance.kv().bytes_per_token(p)},
-         {"weight_bytes", memory.weights},
-         {"kv_bytes", memory.kv},
-         {"activation_bytes", memory.activations},
-         {"total_bytes", memory.total()}});
+  for (std::uint32_t p = 0; p < grid.pp(); ++p) {
+    const transformer::RankMemory memory =
+        transformer::rank_memory(grid.model(), grid.stage(p), grid.tp(), {kv_tokens, pass_tokens, logit_rows});
+    stages.push_back({{"stage", p},
+                      {"layers", grid.stage(p).layers},
+                      {"parameters_per_rank", transformer::rank_parameters(grid.model(), grid.stage(p), grid.tp())},
+                      {"kv_bytes_per_token_per_rank", grid.kv().bytes_per_token(p)},
+                      {"weight_bytes", memory.weights},
+                      {"kv_bytes", memory.kv},
+                      {"activation_bytes", memory.activations},
+                      {"total_bytes", memory.total()}});
   }
   return stages;
 }
@@ -114,24 +113,24 @@ const transformer::Segment& kernels_of_part(const std::vector<transformer::Layer
 
 }  // namespace
 
-Value DisaggregatedPrefill::pass_numbers(Instance& instance, const std::vector<GpuId>& gpus, const LayerPlans& plans,
+Value DisaggregatedPrefill::pass_numbers(Grid& grid, const std::vector<GpuId>& gpus, const LayerPlans& plans,
                                          std::uint64_t tokens) {
   Value pass;
-  const Bytes hidden = transformer::hidden_bytes(instance.model(), tokens);
+  const Bytes hidden = transformer::hidden_bytes(grid.model(), tokens);
   double stage0 = 0;
-  for (std::uint32_t l = 0; l < instance.stage(0).layers; ++l) {
+  for (std::uint32_t l = 0; l < grid.stage(0).layers; ++l) {
     double kernels = 0, collectives = 0;
-    for (const transformer::LayerStep& step : plans[instance.model().kind(l)])
-      step.is_collective() ? collectives += ideal_all_reduce_s(fabric_, gpus, instance.tp(), step.bytes)
+    for (const transformer::LayerStep& step : plans[grid.model().kind(l)])
+      step.is_collective() ? collectives += ideal_all_reduce_s(fabric_, gpus, grid.tp(), step.bytes)
                            : kernels += step.kernels.seconds;
     stage0 += kernels + collectives;
   }
-  const auto& shown = plans[instance.model().kind(transformer::common_layer(instance.model()))];
+  const auto& shown = plans[grid.model().kind(transformer::common_layer(grid.model()))];
   const transformer::Segment& attention = kernels_of_part(shown, transformer::LayerPart::attention);
   const transformer::Segment& mlp = kernels_of_part(shown, transformer::LayerPart::mlp);
   pass["tokens"] = tokens;
   pass["all_reduce_bytes"] = hidden;
-  pass["all_reduce_ideal_s"] = ideal_all_reduce_s(fabric_, gpus, instance.tp(), hidden);
+  pass["all_reduce_ideal_s"] = ideal_all_reduce_s(fabric_, gpus, grid.tp(), hidden);
   pass["attention_s"] = attention.seconds;
   pass["mlp_s"] = mlp.seconds;
   pass["stage0_ideal_s"] = stage0;
@@ -144,8 +143,8 @@ Value DisaggregatedPrefill::explain() {
   const Scenario& scenario = scenario_;
   const workload::inference::PrefillSpec& w = spec();
   const workload::inference::Request& request = w.requests.front();
-  Instance& prefill = service_->instance(0);
-  Instance& decode = service_->instance(1);
+  Grid& prefill = service_->instance(0).grid();
+  Grid& decode = service_->instance(1).grid();
   const std::uint32_t chunk = std::min(w.chunk_tokens, request.prompt_tokens);
   const std::uint64_t chunks = ceil_div(request.prompt_tokens, w.chunk_tokens);
 
@@ -183,7 +182,7 @@ Value DisaggregatedPrefill::explain() {
   e["decode"]["stages"] = ranks_of(decode, request.prompt_tokens + request.output_tokens, w.max_batch, w.max_batch);
   e["decode"]["first_step"] = pass_numbers(decode, decode_gpus_, step_plans, 1);
 
-  const workload::inference::HandoffPlan plan(prefill, decode);
+  const workload::inference::HandoffPlan& plan = service_->handoff_plan(0, 1);
   Value handoffs = Value::empty_list();
   for (std::uint32_t r = 0; r < prefill.ranks(); ++r) {
     for (const workload::inference::HandoffPlan::Share& share : plan.shares(r)) {

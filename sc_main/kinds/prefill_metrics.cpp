@@ -5,7 +5,7 @@
 
 namespace railyard {
 
-using workload::inference::Instance;
+using workload::inference::Grid;
 using workload::inference::RankTimes;
 using workload::inference::Service;
 
@@ -33,9 +33,9 @@ void PrefillFigures::on_served(std::uint32_t, const workload::inference::Served&
   const workload::inference::Request& request = served.request;
   const workload::inference::RequestTimes& t = served.times;
   ttft_s.push_back((t.first_token - request.arrival).seconds());
-  decode_start_s.push_back((t.decode_begun - request.arrival).seconds());
-  queueing_s.push_back((t.prefill_begun - t.queued).seconds());
-  exposed_kv_s.push_back((t.kv_landed - t.prefilled).seconds());
+  decode_start_s.push_back((served.decode_begun() - request.arrival).seconds());
+  queueing_s.push_back((served.prefill_begun() - t.queued).seconds());
+  exposed_kv_s.push_back((served.kv_landed() - served.prefilled()).seconds());
   if (request.output_tokens > 1)
     tpot_s.push_back((t.last_token - t.first_token).seconds() / (request.output_tokens - 1.0));
   first_arrival_ = sooner(first_arrival_, request.arrival);
@@ -52,33 +52,34 @@ void PrefillFigures::close(Service& service) {
 }
 
 void PrefillFigures::add_prefill(Service& service) {
-  const Instance& instance = service.instance(0);
+  const Grid& grid = service.instance(0).grid();
   prefill_window_s = service.prefill_window().seconds();
   stage_utilisation.clear();
   RankTimes sum;
-  for (std::uint32_t p = 0; p < instance.pp(); ++p) {
+  for (std::uint32_t p = 0; p < grid.pp(); ++p) {
     double kernels = 0;
-    for (std::uint32_t t = 0; t < instance.tp(); ++t) {
-      const RankTimes& times = service.engine(0).pipeline().times(p * instance.tp() + t);
+    for (std::uint32_t t = 0; t < grid.tp(); ++t) {
+      const RankTimes& times = service.instance(0).engine().pipeline().times(p * grid.tp() + t);
       kernels += times.kernels_s;
       add(sum, times);
     }
-    stage_utilisation.push_back(ratio(kernels / instance.tp(), prefill_window_s));
+    stage_utilisation.push_back(ratio(kernels / grid.tp(), prefill_window_s));
   }
-  prefill = over(sum, instance.ranks());
-  prefill_capacity_tokens_per_s = ratio(static_cast<double>(service.engine(0).tokens_done()), prefill_window_s);
+  prefill = over(sum, grid.ranks());
+  prefill_capacity_tokens_per_s =
+      ratio(static_cast<double>(service.instance(0).engine().tokens_done()), prefill_window_s);
   bubble_fraction = prefill_window_s > 0 ? std::max(0.0, 1 - prefill.occupied_s / prefill_window_s) : 0;
 }
 
 void PrefillFigures::add_decode(Service& service) {
-  const workload::inference::Engine& engine = service.engine(1);
+  const workload::inference::Engine& engine = service.instance(1).engine();
   decode_steps = engine.composed();
   decode_tokens = engine.tokens_done();
-  decode_step_s = ratio(service.engine(1).step_seconds(), static_cast<double>(decode_steps));
+  decode_step_s = ratio(service.instance(1).engine().step_seconds(), static_cast<double>(decode_steps));
   decode_batch = ratio(static_cast<double>(decode_tokens), static_cast<double>(decode_steps));
-  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), service.engine(1).step_seconds());
+  decode_capacity_tokens_per_s = ratio(static_cast<double>(decode_tokens), service.instance(1).engine().step_seconds());
   RankTimes sum;
-  const std::uint32_t ranks = service.instance(1).ranks();
+  const std::uint32_t ranks = service.instance(1).grid().ranks();
   for (std::uint32_t r = 0; r < ranks; ++r) add(sum, engine.pipeline().times(r));
   decode = over(sum, ranks);
 }

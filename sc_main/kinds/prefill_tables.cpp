@@ -75,9 +75,10 @@ void DisaggregatedPrefill::on_served(std::uint32_t r, const workload::inference:
   const std::uint64_t tpot = t.tokens.size() > 1 ? (end - first) / (t.tokens.size() - 1) : 0;
   requests_csv_->print("0,{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{},{},{},{},{}\n", r, scenario_.model.name,
                        request.prompt_tokens, request.output_tokens, arrival, end, end - arrival,
-                       nanoseconds(t.prefill_begun) - arrival, first - arrival, tpot, gaps, nanoseconds(t.queued),
-                       nanoseconds(t.admitted), nanoseconds(t.prefill_begun), nanoseconds(t.prefilled), first,
-                       nanoseconds(t.kv_landed), nanoseconds(t.decode_begun));
+                       nanoseconds(served.prefill_begun()) - arrival, first - arrival, tpot, gaps,
+                       nanoseconds(t.queued), nanoseconds(served.admitted()), nanoseconds(served.prefill_begun()),
+                       nanoseconds(served.prefilled()), first, nanoseconds(served.kv_landed()),
+                       nanoseconds(served.decode_begun()));
 }
 
 void DisaggregatedPrefill::write_tables(const OutputDirectory&) { requests_csv_.reset(); }

@@ -41,7 +41,7 @@ std::string ServingLog::text(workload::inference::Service& service, Time now) {
                   static_cast<double>(std::exchange(sampled_tokens_, 0)) / seconds);
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const auto& [rank, found, prompts] = instances_[i];
-    const workload::inference::Scheduler& scheduler = service.scheduler(i);
+    const workload::inference::Scheduler& scheduler = service.instance(i).scheduler();
     const double bytes = rank.fixed_bytes + scheduler.pool().held() * rank.block_bytes;
     text += fmt::format(
         "{}─Running Instance[{}]: {} reqs, Waiting: {} reqs, Total # {} NPUs, Each NPU Memory Usage {:.2f} MB "

@@ -7,6 +7,7 @@
 namespace railyard {
 
 using workload::inference::Iteration;
+using workload::inference::RequestPart;
 using workload::inference::Served;
 using workload::inference::StageTimes;
 
@@ -17,6 +18,12 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   const double first = (t.first_token - arrival).seconds();
   const double per_token = output > 1 ? (t.last_token - t.first_token).seconds() / (output - 1.0) : 0;
   ++requests;
+  for (const workload::inference::Visit& visit : served.visits) {
+    Instance& instance = instances[visit.instance];
+    ++instance.requests;
+    instance.ttft.add(first);
+    if (output > 1) instance.tpot.add(per_token);
+  }
   ttft.add(first);
   if (output > 1) tpot.add(per_token);
   for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
@@ -29,13 +36,28 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   cached_tokens += served.counts.cached_tokens;
   recomputed_tokens += served.counts.recomputed_tokens;
   preemptions += served.counts.preemptions;
-  kv_wait_sum_s += (t.kv_landed - t.prefilled).seconds();
+  kv_wait_sum_s += (served.kv_landed() - served.prefilled()).seconds();
   if (first <= slo.ttft_s.value_or(first) && per_token <= slo.tpot_s.value_or(per_token)) ++within_slo;
 }
 
-ServingFigures::ServingFigures(const workload::inference::Slo& objectives, const std::vector<std::uint32_t>& kv_blocks)
-    : slo(objectives), instances(kv_blocks.size()) {
-  for (std::size_t i = 0; i < kv_blocks.size(); ++i) instances[i].kv_blocks = kv_blocks[i];
+ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
+                               const std::vector<std::uint32_t>& kv_blocks)
+    : slo(spec.slo), instances(kv_blocks.size()) {
+  for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
+    instances[i].name = spec.instances[i].name;
+    instances[i].part = spec.instances[i].part;
+    instances[i].kv_blocks = kv_blocks[i];
+  }
+}
+
+const ServingFigures::Instance* ServingFigures::decoder() const {
+  const bool is_last = instances.size() == 1 || instances[instances.size() - 2].part == RequestPart::prompt;
+  return is_last ? &instances.back() : nullptr;
+}
+
+const ServingFigures::Instance* ServingFigures::prefiller() const {
+  const bool is_first = instances.size() > 1 && instances[1].part == RequestPart::answer;
+  return is_first ? &instances.front() : nullptr;
 }
 
 void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Iteration& iteration, Time) {
@@ -50,7 +72,7 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
 
 void ServingFigures::close(workload::inference::Service& service, Time now) {
   for (std::size_t i = 0; i < instances.size(); ++i) {
-    const StageTimes& times = service.engine(i).stages();
+    const StageTimes& times = service.instance(i).engine().stages();
     instances[i].stages.assign(times.stages(), {});
     for (std::uint32_t p = 0; p < times.stages(); ++p)
       for (std::size_t use = 0; use < StageTimes::kUses; ++use)
@@ -110,10 +132,26 @@ Value ttft_parts(const F& f) {
 
 double whole(std::uint64_t count) { return static_cast<double>(count); }
 
-/// Nothing, if one instance computes all parts of requests.
-Value of_prefill(const F& f, Value (*figure)(const F::Instance&)) {
-  return f.instances.size() == 1 ? Value() : figure(f.instances.front());
+using FigureOf = Value (*)(const F::Instance&);
+
+/// Nothing, if several instances compute answers.
+Value of_decoder(const F& f, FigureOf figure) { return f.decoder() != nullptr ? figure(*f.decoder()) : Value(); }
+/// Nothing, if one instance computes all parts of requests, or several compute prompts.
+Value of_prefill(const F& f, FigureOf figure) { return f.prefiller() != nullptr ? figure(*f.prefiller()) : Value(); }
+/// Nothing, if there is one instance.
+Value of_each(const F& f, FigureOf figure) {
+  if (f.instances.size() == 1) return {};
+  Value all = Value::empty_group();
+  for (const F::Instance& instance : f.instances) all[instance.name] = figure(instance);
+  return all;
 }
+
+Value iterations(const F::Instance& i) { return i.iterations; }
+Value mean_batch(const F::Instance& i) { return i.mean(i.batch_sum); }
+Value mean_tokens(const F::Instance& i) { return i.mean(i.tokens_sum); }
+Value total_blocks(const F::Instance& i) { return i.kv_blocks; }
+Value peak_blocks(const F::Instance& i) { return i.peak_blocks; }
+Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
 
 }  // namespace
 
@@ -170,40 +208,57 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
       {"exposed_s.kv", "s", "two instances: from the end of the prompt to the arrival of the KV, mean of requests",
        [](const F& f) -> Value {
-         if (f.instances.size() == 1) return {};
+         if (!f.has_handoff()) return {};
          return f.requests > 0 ? f.kv_wait_sum_s / whole(f.requests) : 0.0;
        }},
       {"kv_blocks.total", "", "KV blocks of a rank of the instance that decodes, one of them reserved",
-       [](const F& f) -> Value { return f.last().kv_blocks; }},
+       [](const F& f) { return of_decoder(f, total_blocks); }},
       {"kv_blocks.peak", "", "most of these blocks that requests held at once",
-       [](const F& f) -> Value { return f.last().peak_blocks; }},
-      {"iterations.count", "", "batches of this instance", [](const F& f) -> Value { return f.last().iterations; }},
-      {"iterations.mean_batch", "", "requests in a batch",
-       [](const F& f) -> Value { return f.last().mean(f.last().batch_sum); }},
-      {"iterations.mean_tokens", "", "tokens in a batch",
-       [](const F& f) -> Value { return f.last().mean(f.last().tokens_sum); }},
+       [](const F& f) { return of_decoder(f, peak_blocks); }},
+      {"iterations.count", "", "batches of this instance", [](const F& f) { return of_decoder(f, iterations); }},
+      {"iterations.mean_batch", "", "requests in a batch", [](const F& f) { return of_decoder(f, mean_batch); }},
+      {"iterations.mean_tokens", "", "tokens in a batch", [](const F& f) { return of_decoder(f, mean_tokens); }},
       {"iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
-       [](const F& f) -> Value { return f.last().padded_ratio(); }},
+       [](const F& f) { return of_decoder(f, padded_ratio); }},
       {"stage_busy_s.[stage]", "s", "time in which a pipeline stage of this instance runs a batch",
-       [](const F& f) { return busy(f.last()); }},
+       [](const F& f) { return of_decoder(f, busy); }},
       {"stage_busy_ratio.[stage]", "ratio", "the same as a share of the run",
-       [](const F& f) { return utilisation(f, f.last()); }},
+       [](const F& f) { return f.decoder() != nullptr ? utilisation(f, *f.decoder()) : Value(); }},
       {"stage_bubble_s.[stage].[cause]", "s",
        "the rest of the run, by the [cause](serving.md) of the stage's idle time",
-       [](const F& f) { return bubbles(f.last()); }},
+       [](const F& f) { return of_decoder(f, bubbles); }},
       {"prefill.kv_blocks.total", "", "two instances: the same figures of the instance that prefills",
-       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.kv_blocks; }); }},
-      {"prefill.kv_blocks.peak", "", "most blocks held at once",
-       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.peak_blocks; }); }},
-      {"prefill.iterations.count", "", "batches",
-       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.iterations; }); }},
+       [](const F& f) { return of_prefill(f, total_blocks); }},
+      {"prefill.kv_blocks.peak", "", "most blocks held at once", [](const F& f) { return of_prefill(f, peak_blocks); }},
+      {"prefill.iterations.count", "", "batches", [](const F& f) { return of_prefill(f, iterations); }},
       {"prefill.iterations.mean_batch", "", "requests in a batch",
-       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.batch_sum); }); }},
+       [](const F& f) { return of_prefill(f, mean_batch); }},
       {"prefill.iterations.mean_tokens", "", "tokens in a batch",
-       [](const F& f) { return of_prefill(f, [](const F::Instance& i) -> Value { return i.mean(i.tokens_sum); }); }},
+       [](const F& f) { return of_prefill(f, mean_tokens); }},
       {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
       {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
        [](const F& f) { return of_prefill(f, bubbles); }},
+      {"instances.[instance].requests", "", "several instances: requests that have visited the instance, by its name",
+       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.requests; }); }},
+      {"instances.[instance].ttft_s", "s", "their time to first token, mean",
+       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.ttft.mean(); }); }},
+      {"instances.[instance].tpot_s", "s", "their time per output token, mean",
+       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.tpot.mean(); }); }},
+      {"instances.[instance].kv_blocks.total", "", "KV blocks of one of its ranks, one of them reserved",
+       [](const F& f) { return of_each(f, total_blocks); }},
+      {"instances.[instance].kv_blocks.peak", "", "most blocks held at once",
+       [](const F& f) { return of_each(f, peak_blocks); }},
+      {"instances.[instance].iterations.count", "", "batches", [](const F& f) { return of_each(f, iterations); }},
+      {"instances.[instance].iterations.mean_batch", "", "requests in a batch",
+       [](const F& f) { return of_each(f, mean_batch); }},
+      {"instances.[instance].iterations.mean_tokens", "", "tokens in a batch",
+       [](const F& f) { return of_each(f, mean_tokens); }},
+      {"instances.[instance].iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
+       [](const F& f) { return of_each(f, padded_ratio); }},
+      {"instances.[instance].stage_busy_s.[stage]", "s", "busy time of its stages",
+       [](const F& f) { return of_each(f, busy); }},
+      {"instances.[instance].stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
+       [](const F& f) { return of_each(f, bubbles); }},
   };
   return metrics;
 }

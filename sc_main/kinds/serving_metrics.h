@@ -13,7 +13,7 @@ namespace railyard {
 class ServingFigures : public workload::inference::ServiceSink {
  public:
   /// @param kv_blocks  of each instance, including the reserved block
-  ServingFigures(const workload::inference::Slo& slo, const std::vector<std::uint32_t>& kv_blocks);
+  ServingFigures(const workload::inference::ServingSpec& spec, const std::vector<std::uint32_t>& kv_blocks);
 
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
@@ -24,7 +24,6 @@ class ServingFigures : public workload::inference::ServiceSink {
   double rate(double amount) const;  ///< per second, from the first arrival to the last token
   double slo_attainment_ratio() const;
   double prefix_hit_ratio() const;
-  double padded_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
   double ttft_part_s(std::size_t part) const {
     return requests > 0 ? ttft_parts[part].seconds() / static_cast<double>(requests) : 0.0;
@@ -42,7 +41,11 @@ class ServingFigures : public workload::inference::ServiceSink {
     std::array<double, workload::inference::StageTimes::kUses> seconds;  ///< by StageTimes::Use
   };
   struct Instance {
+    std::string name;
+    workload::inference::RequestPart part;
     std::uint32_t kv_blocks = 0;  ///< including the reserved block
+    std::uint64_t requests = 0;   ///< that have visited it
+    Distribution ttft, tpot;      ///< of these
     std::uint32_t peak_blocks = 0;
     std::uint64_t iterations = 0;
     double batch_sum = 0, tokens_sum = 0, padding_sum = 0;
@@ -52,8 +55,11 @@ class ServingFigures : public workload::inference::ServiceSink {
     double padded_ratio() const { return tokens_sum > 0 ? padding_sum / (tokens_sum + padding_sum) : 0.0; }
   };
   std::vector<Instance> instances;  ///< as in the spec
-  /// The instance that decodes.
-  const Instance& last() const { return instances.back(); }
+  /// The instance that computes answers, if there is only one; else null.
+  const Instance* decoder() const;
+  /// The instance that computes prompts only, if there is only one; else null.
+  const Instance* prefiller() const;
+  bool has_handoff() const { return instances.back().part == workload::inference::RequestPart::answer; }
   double end_s = 0;
 };
 

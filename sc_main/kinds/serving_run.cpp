@@ -54,7 +54,7 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     placed.push_back({machine_.gpus(gpus), blocks_.back()});
   }
   service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), placed, executor_);
-  figures_ = std::make_unique<ServingFigures>(spec().slo, blocks_);
+  figures_ = std::make_unique<ServingFigures>(spec(), blocks_);
   service_->add_sink(*figures_);
 }
 
@@ -145,9 +145,16 @@ std::vector<RouteOfInterest> ServingRun::routes() {
     if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
     if (instance.mapping.pp > 1) add("activations, p=0 to p=1", TrafficClass::pp, 0, tp);
   }
-  if (gpus_.size() > 1)
-    routes.push_back(
-        {"KV handoff, first rank to first rank", TrafficClass::kv, gpus_[0][0].value(), gpus_[1][0].value()});
+  using workload::inference::RequestPart;
+  const std::vector<InstanceSpec>& all = spec().instances;
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    for (std::size_t to = 0; to < all.size(); ++to) {
+      if (all[from].part != RequestPart::prompt || all[to].part != RequestPart::answer) continue;
+      const std::string pair = all.size() > 2 ? fmt::format("{} to {}, ", all[from].name, all[to].name) : "";
+      routes.push_back({"KV handoff, " + pair + "first rank to first rank", TrafficClass::kv, gpus_[from][0].value(),
+                        gpus_[to][0].value()});
+    }
+  }
   return routes;
 }
 
@@ -159,7 +166,7 @@ std::vector<std::string> ServingRun::engines() const {
 
 Value ServingRun::compute() {
   std::vector<const transformer::LayerTimer*> timers;
-  for (std::size_t i = 0; i < service_->instances(); ++i) timers.push_back(&service_->instance(i).timer());
+  for (std::size_t i = 0; i < service_->instances(); ++i) timers.push_back(&service_->instance(i).grid().timer());
   return profile_use(timers);
 }
 

@@ -34,10 +34,11 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
     gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
   const std::uint64_t from = nanoseconds(served.request.arrival), end = nanoseconds(t.last_token),
                       first = nanoseconds(t.first_token);
-  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{}", served.instance, request,
+  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{}", served.instance(), request,
                        scenario_.model.name, served.request.prompt_tokens, output, from, end, end - from,
-                       nanoseconds(t.prefill_begun) - from, first - from, output > 1 ? (end - first) / (output - 1) : 0,
-                       gaps, served.counts.preemptions, served.counts.cached_tokens, served.counts.recomputed_tokens);
+                       nanoseconds(served.prefill_begun()) - from, first - from,
+                       output > 1 ? (end - first) / (output - 1) : 0, gaps, served.counts.preemptions,
+                       served.counts.cached_tokens, served.counts.recomputed_tokens);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
   Time before = served.request.arrival;
   for (const Time part : served.ttft.all()) {

@@ -55,11 +55,11 @@ class Traced : private test::FreshKernel, private workload::inference::ServiceSi
     Waveform& waveform = waveform_.emplace(config);
     waveform.attach(simulation.fabric());
     for (std::uint32_t g = 0; g < simulation.machine().gpus(); ++g) waveform.attach(simulation.machine().gpu(GpuId(g)));
-    for (workload::inference::Instance* grid : {&service().instance(0), &service().instance(1)}) {
+    for (workload::inference::Grid* grid : {&service().instance(0).grid(), &service().instance(1).grid()}) {
       for (std::uint32_t r = 0; r < grid->ranks(); ++r) {
         execution::Rank& rank = grid->rank(r);
         waveform.attach(
-            rank.stream(workload::inference::Instance::kCompute), std::string(rank.gpu->name()) + ".stream.compute",
+            rank.stream(workload::inference::Grid::kCompute), std::string(rank.gpu->name()) + ".stream.compute",
             [](const gpu::Task& task) { return "run " + static_cast<const execution::Job&>(task).label().work(); });
       }
     }

@@ -25,6 +25,7 @@ def refusal(tmp_path, text):
     return result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")
 
 
+TWO = "  instances: [{name: east}, {name: west, gpus: [1]}]\n"
 WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
 POOL = "accepted: up to 32, all that a request can have"
 
@@ -69,7 +70,22 @@ POOL = "accepted: up to 32, all that a request can have"
     ("  requests: {prompt_tokens: 500, output_tokens: 12}\n  scheduler: {max_model_len: 511}\n",
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  handoff: per_chunk\n",
-     "6:12: error: workload.handoff: there is one colocated instance; accepted with one prefill and one decode instance"),
+     "6:12: error: workload.handoff: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + TWO,
+     "5:13: error: workload.requests: do not say to which instance each goes, which router: fixed needs; accepted: a `list` with `instance`, one "
+     "of east, west"),
+    (REQUEST + "  instances: [{name: east}, {name: east, gpus: [1]}]\n",
+     "6:36: error: workload.instances.1.name: 'east' is the name of another instance; accepted: a name of its own"),
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4}]}\n" + TWO,
+     "5:21: error: workload.requests.list.0: has no `instance`, which router: fixed needs; accepted: east, west"),
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: wset}]}\n" + TWO,
+     "5:68: error: workload.requests.list.0.instance: no instance 'wset' takes it (did you mean 'west'?)"),
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: west, decode_instance: east}]}\n" + TWO,
+     "5:91: error: workload.requests.list.0.decode_instance: there is no decode instance"),
+    (REQUEST + "  router: fxied\n", "6:11: error: workload.router: unknown value 'fxied'; accepted: fixed (did you mean 'fixed'?)"),
+    (REQUEST + "  instances: [{name: a}, {name: b, role: decode, gpus: [1]}]\n",
+     "6:14: error: workload.instances: 1 colocated, 0 prefill, 1 decode; accepted: colocated instances only, or at least one prefill and one "
+     "decode instance"),
     (REQUEST + "  engine_reserved_bytes: 100000000000\n",
      "4:3: error: workload: a rank of stage 0 on L40S has no memory for KV cache: 57.37 GB are missing for two blocks, with 0.22 GB of "
      "weights, 0.08 GB of activations and 100.00 GB reserved in 42.93 GB; set a larger tp or pp, or a smaller max_batched_tokens"),

@@ -155,3 +155,26 @@ def test_options_of_a_serving_engine_are_refused(tmp_path, options, said):
     done = run("plx_box", tiny(tmp_path), *options, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_instances_have_figures_of_their_own(tmp_path):
+    text = serving().replace("instances: [{name: a, tp: 1, pp: 1}]", "instances: [{name: east, gpus: [3]}, {name: west}]")
+    items = [f"{{arrival_s: {i * 1e-3}, prompt_tokens: {50 + 30 * i}, output_tokens: {2 + i}, instance: {'west' if i % 3 else 'east'}}}" for i in range(9)]
+    path = tiny(tmp_path, text[: text.index("  requests:")] + f"  router: fixed\n  requests: {{list: [{', '.join(items)}]}}\n")
+    succeed("plx_box", path, "--out", tmp_path / "out", "--quiet", "--iterations")
+    result = summary(tmp_path / "out")
+    requests = rows(tmp_path / "out" / "requests.csv")
+    batches = rows(tmp_path / "out" / "iterations.csv")
+    figures = result["metrics"]["instances"]
+    assert [instance["name"] for instance in result["setup"]["instances"]] == list(figures) == ["east", "west"]
+    for place, name in enumerate(figures):
+        own = [row for row in requests if row["instance id"] == str(place)]
+        assert figures[name]["requests"] == len(own) == (3, 6)[place]
+        assert figures[name]["ttft_s"] == pytest.approx(sum(float(row["TTFT"]) for row in own) / len(own) * 1e-9, abs=1e-9)
+        assert figures[name]["iterations"]["count"] == sum(row["instance"] == str(place) for row in batches)
+        assert sum(figures[name]["stage_bubble_s"]["stage0"].values()) > 0
+    assert "kv_blocks" not in result["metrics"]  # of which one?
+    names = {row["name"] for row in rows(tmp_path / "out" / "jobs.csv")}
+    assert {"It[0]_PP[0]_TP[0]_Inst[east]", "It[0]_PP[0]_TP[0]_Inst[west]"} <= names
+    links = [row["name"] for row in rows(tmp_path / "out" / "links.csv") if row["direction"] == "tx"]
+    assert len(links) == len(set(links)) and "GPU_G[east][0][0]_PCI" in links

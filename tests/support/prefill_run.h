@@ -89,12 +89,10 @@ struct Records : execution::JobSink {
   std::vector<JobRow> all;
 };
 
-/// Keeps the times of every request that is done.
+/// Keeps every request that is done.
 struct RequestRecords : workload::inference::ServiceSink {
-  void on_served(std::uint32_t request, const workload::inference::Served& served) override {
-    done[request] = served.times;
-  }
-  std::map<std::uint32_t, workload::inference::RequestTimes> done;
+  void on_served(std::uint32_t request, const workload::inference::Served& served) override { done[request] = served; }
+  std::map<std::uint32_t, workload::inference::Served> done;
 };
 
 class PrefillRun : private FreshKernel {
@@ -102,7 +100,7 @@ class PrefillRun : private FreshKernel {
   explicit PrefillRun(const Scenario& scenario) : simulation(scenario, records) {
     fabric().watch_invariants();
     service().add_sink(requests_);
-    for (const workload::inference::Instance* grid : {&service().instance(0), &service().instance(1)})
+    for (const workload::inference::Grid* grid : {&service().instance(0).grid(), &service().instance(1).grid()})
       for (std::uint32_t r = 0; r < grid->ranks(); ++r)
         loaded_.push_back({grid->rank(r).gpu, grid->rank(r).gpu->hbm().used()});
   }
@@ -112,13 +110,13 @@ class PrefillRun : private FreshKernel {
 
   workload::inference::Service& service() { return prefill_service(simulation); }
   transport::Assembly& fabric() { return simulation.fabric(); }
-  /// The times of a request, including its tokens.
-  const workload::inference::RequestTimes& request(std::uint32_t r = 0) {
+  /// A request with its times.
+  const workload::inference::Served& request(std::uint32_t r = 0) {
     const auto found = requests_.done.find(r);
-    return found == requests_.done.end() ? service().api_server().on_way(r).times : found->second;
+    return found == requests_.done.end() ? service().api_server().on_way(r) : found->second;
   }
-  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().instance(0).rank(rank).gpu; }
-  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().instance(1).rank(rank).gpu; }
+  gpu::Gpu& prefill_gpu(std::uint32_t rank) { return *service().instance(0).grid().rank(rank).gpu; }
+  gpu::Gpu& decode_gpu(std::uint32_t rank) { return *service().instance(1).grid().rank(rank).gpu; }
   /// Payload on a GPU's PCIe link, from the GPU and to the GPU.
   static Bytes pcie_sent(const gpu::Gpu& gpu) { return gpu.port(gpu.pcie()).counters.payload_bytes; }
   static Bytes pcie_received(const gpu::Gpu& gpu) {

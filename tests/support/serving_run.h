@@ -73,7 +73,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
 
   transport::Assembly& fabric() { return simulation.fabric(); }
   workload::inference::Service& service() { return static_cast<ServingRun&>(simulation.workload()).service(); }
-  workload::inference::Instance& instance() { return service().instance(0); }
+  workload::inference::Grid& instance() { return service().instance(0).grid(); }
 
   void run() {
     simulation.run([](Time) { return true; });
@@ -84,8 +84,8 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     BOOST_TEST(fabric().unreturned_credit() == 0u);
     BOOST_TEST(served.size() == service().api_server().count());
     for (std::size_t i = 0; i < service().instances(); ++i) {
-      BOOST_TEST(service().scheduler(i).pool().held() == 0u);
-      BOOST_TEST(service().scheduler(i).empty());
+      BOOST_TEST(service().instance(i).scheduler().pool().held() == 0u);
+      BOOST_TEST(service().instance(i).scheduler().empty());
       look(i, fabric().now());
     }
   }
@@ -121,7 +121,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
 
  private:
   std::vector<Uses> look(std::size_t place, Time now) {
-    const StageTimes& times = service().engine(place).stages();
+    const StageTimes& times = service().instance(place).engine().stages();
     std::vector<Uses> all(times.stages());
     for (std::uint32_t p = 0; p < times.stages(); ++p) {
       Time sum;

@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(waits_are_those_of_a_queue) {
     double waited = 0;
     for (const Served& served : bench.served) {
       const Time begun = later(served.request.arrival, idle_from);
-      BOOST_TEST_REQUIRE((served.times.prefill_begun == begun));
+      BOOST_TEST_REQUIRE((served.prefill_begun() == begun));
       waited += (begun - served.request.arrival).seconds();
       idle_from = begun + s;
     }

@@ -20,7 +20,7 @@ const std::string kThree =
 void run_pair(ServingBench& run) {
   run.run();
   for (const Served& served : run.served)
-    BOOST_TEST((served.times.kv_landed >= served.times.prefilled && served.times.last_token >= served.times.kv_landed));
+    BOOST_TEST((served.kv_landed() >= served.prefilled() && served.times.last_token >= served.kv_landed()));
 }
 
 Bytes kv_sent(ServingBench& run) { return run.simulation.fabric().ledger().totals(number(TrafficClass::kv)).bytes; }
@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(the_kv_of_each_prompt_is_fetched_once) {
   ServingBench run(tiny_serving({kThree, kTwoShapes, "workload.scheduler={max_seqs: 64, prefix_caching: false}"}));
   run_pair(run);
   Bytes of_token = 0;  // over all ranks
-  Instance& decode = run.service().instance(1);
+  Grid& decode = run.service().instance(1).grid();
   for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
   BOOST_TEST(kv_sent(run) == (1000 + 77 + 1024) * of_token);  // the second instance computes even an only token
 }
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_prefix_that_is_there_already_is_not_fetched) {
        "shared_tokens: 512}}",
        kPair}));
   run_pair(run);
-  const Bytes of_token = run.service().instance(1).kv().bytes_per_token(0);
+  const Bytes of_token = run.service().instance(1).grid().kv().bytes_per_token(0);
   BOOST_TEST(kv_sent(run) == (1000 + 1000 - 512) * of_token);
 }
 
@@ -51,10 +51,10 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
   const std::string one = "workload.requests={list: [{prompt_tokens: 1024, output_tokens: 4}]}";
   ServingBench run(tiny_serving({one, kPair}));
   run_pair(run);
-  const Time transfer = run.served[0].times.kv_landed - run.served[0].times.prefilled;
+  const Time transfer = run.served[0].kv_landed() - run.served[0].prefilled();
   const Time alone = run.simulation.fabric().uncontended(
-      run.service().instance(0).rank(0).gpu->window(), run.service().instance(1).rank(0).gpu->window(),
-      number(TrafficClass::kv), 1024 * run.service().instance(1).kv().bytes_per_token(0),
+      run.service().instance(0).grid().rank(0).gpu->window(), run.service().instance(1).grid().rank(0).gpu->window(),
+      number(TrafficClass::kv), 1024 * run.service().instance(1).grid().kv().bytes_per_token(0),
       transport::Engine::copy_engine);
   BOOST_TEST(transfer.fs() == alone.fs());
 }
@@ -73,9 +73,9 @@ BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
       ServingBench run(scenario);
       run_pair(run);
       const Time kv = run.simulation.fabric().uncontended(
-          run.service().instance(0).rank(0).gpu->window(), run.service().instance(1).rank(0).gpu->window(),
-          number(TrafficClass::kv), 512 * run.service().instance(1).kv().bytes_per_token(0),
-          transport::Engine::copy_engine);
+          run.service().instance(0).grid().rank(0).gpu->window(),
+          run.service().instance(1).grid().rank(0).gpu->window(), number(TrafficClass::kv),
+          512 * run.service().instance(1).grid().kv().bytes_per_token(0), transport::Engine::copy_engine);
       Batch prompt, first, second;
       prompt.chunks.push_back({0, 0, 0, 512, true});
       first.contexts = {512};
@@ -101,8 +101,8 @@ BOOST_AUTO_TEST_CASE(sglang_brings_the_first_token_when_the_kv_is_there) {
                       "workload.scheduler={preset: sglang, max_batched_tokens: 256, max_seqs: 64}"}));
     run_pair(run);
     Served& served = run.served[0];
-    BOOST_TEST((served.times.first_token == later(served.times.prefilled, served.times.kv_landed)));
-    BOOST_TEST((served.ttft[TtftPart::kv] == served.times.kv_landed - served.times.prefilled));
+    BOOST_TEST((served.times.first_token == later(served.prefilled(), served.kv_landed())));
+    BOOST_TEST((served.ttft[TtftPart::kv] == served.kv_landed() - served.prefilled()));
     BOOST_TEST(served.ttft[TtftPart::decode_kernels].fs() == 0u);
   }
 }
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(a_pool_that_holds_one_prompt_decodes_one_after_the_other) {
   run_pair(run);
   std::vector<Time> begun, done;
   for (const Served& served : run.served) {
-    begun.push_back(served.times.kv_landed);
+    begun.push_back(served.kv_landed());
     done.push_back(served.times.last_token);
   }
   for (std::size_t i = 1; i < begun.size(); ++i) BOOST_TEST((begun[i] >= done[i - 1]), "request " << i);
@@ -138,10 +138,10 @@ BOOST_AUTO_TEST_CASE(kv_that_is_sent_while_it_is_computed_crosses_once_too) {
                       "workload.scheduler={max_seqs: 64, max_batched_tokens: 256, prefix_caching: false}"}));
     run_pair(run);
     Bytes of_token = 0;
-    Instance& decode = run.service().instance(1);
+    Grid& decode = run.service().instance(1).grid();
     for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
     BOOST_TEST(kv_sent(run) == (1000 + 77 + 1024) * of_token, grain);
-    for (const Served& served : run.served) BOOST_TEST(served.instance == 1u);
+    for (const Served& served : run.served) BOOST_TEST(served.instance() == 1u);
   }
 }
 
@@ -157,7 +157,8 @@ BOOST_AUTO_TEST_CASE(a_prefix_of_the_first_instance_is_sent_and_one_of_the_secon
          "workload.scheduler={max_seqs: 64, max_batched_tokens: 256}"}));
     run_pair(run);
     BOOST_TEST(run.served[1].counts.cached_tokens == 512u);
-    BOOST_TEST(kv_sent(run) == (both ? 1000 + 1000 - 512 : 2000) * run.service().instance(1).kv().bytes_per_token(0));
+    BOOST_TEST(kv_sent(run) ==
+               (both ? 1000 + 1000 - 512 : 2000) * run.service().instance(1).grid().kv().bytes_per_token(0));
   }
 }
 
@@ -168,7 +169,7 @@ BOOST_AUTO_TEST_CASE(the_earlier_kv_is_sent_the_earlier_it_lands) {
     ServingBench run(
         tiny_serving({one, kPair, "workload.handoff=" + grain, "workload.scheduler.max_batched_tokens=256"}));
     run_pair(run);
-    exposed.push_back(run.served[0].times.kv_landed - run.served[0].times.prefilled);
+    exposed.push_back(run.served[0].kv_landed() - run.served[0].prefilled());
   }
   BOOST_TEST((exposed[0] <= exposed[1]));
   BOOST_TEST((exposed[1] < exposed[2]));
@@ -181,11 +182,11 @@ BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) 
       {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", "workload.handoff=per_chunk",
        "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]"}));
   run_pair(run);
-  BOOST_TEST((run.service().scheduler(0).pool().total() > 3 * 65));
+  BOOST_TEST((run.service().instance(0).scheduler().pool().total() > 3 * 65));
   for (std::uint32_t i = 1; i < 3; ++i) {
     Served& served = run.served[i];
     const Time before = run.served[i - 1].times.last_token;
-    BOOST_TEST(served.times.prefill_begun.fs() == before.fs());
+    BOOST_TEST(served.prefill_begun().fs() == before.fs());
     BOOST_TEST(served.ttft[TtftPart::decode_queue].fs() == before.fs());  // all arrive at time zero
     Time sum;
     for (const Time part : served.ttft.all()) sum += part;

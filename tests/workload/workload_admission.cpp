@@ -12,7 +12,7 @@ namespace {
 std::string limit_for(std::uint64_t tokens, const std::vector<std::string>& sets) {
   PrefillRun probe(tiny_scenario(sets));
   const gpu::Hbm& hbm = probe.decode_gpu(0).hbm();
-  const Bytes kv = tokens * probe.service().instance(1).kv().bytes_per_token(0);
+  const Bytes kv = tokens * probe.service().instance(1).grid().kv().bytes_per_token(0);
   return "workload.memory_limit_ratio=" +
          std::to_string(static_cast<double>(hbm.used() + kv) / static_cast<double>(hbm.capacity()));
 }
@@ -41,14 +41,14 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
     most = std::max(most, gpus[1]->hbm().used());
   });
   BOOST_TEST(run.service().api_server().served() == 12u);
-  const Bytes one = 1032 * run.service().instance(1).kv().bytes_per_token(0);
+  const Bytes one = 1032 * run.service().instance(1).grid().kv().bytes_per_token(0);
   BOOST_TEST(most == gpus[1]->hbm().used() + 3 * one);  // three at once, not fewer
   for (std::uint32_t r = 1; r < 12; ++r) {
-    BOOST_TEST((run.request(r).admitted >= run.request(r - 1).admitted));  // first come, first served
-    BOOST_TEST((run.request(r).prefill_begun >= run.request(r - 1).prefill_begun));
+    BOOST_TEST((run.request(r).admitted() >= run.request(r - 1).admitted()));  // first come, first served
+    BOOST_TEST((run.request(r).prefill_begun() >= run.request(r - 1).prefill_begun()));
   }
   // The fourth comes in the instant the first is done.
-  BOOST_TEST((run.request(3).admitted == run.request(0).tokens.back()));
+  BOOST_TEST((run.request(3).admitted() == run.request(0).times.tokens.back()));
 }
 
 BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
@@ -58,10 +58,10 @@ BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
   PrefillRun run(scenario);
   run.run();
   for (std::uint32_t r = 0; r < 3; ++r)
-    BOOST_TEST((run.request(r).admitted == scenario.spec<workload::inference::PrefillSpec>().requests[r].arrival));
-  BOOST_TEST((run.request(1).prefill_begun > run.request(1).admitted));  // behind the first
-  BOOST_TEST((run.request(2).prefill_begun == Time::ms(500)));           // the machine is idle: at once
-  BOOST_TEST((run.request(0).first_token < run.request(1).first_token));
+    BOOST_TEST((run.request(r).admitted() == scenario.spec<workload::inference::PrefillSpec>().requests[r].arrival));
+  BOOST_TEST((run.request(1).prefill_begun() > run.request(1).admitted()));  // behind the first
+  BOOST_TEST((run.request(2).prefill_begun() == Time::ms(500)));             // the machine is idle: at once
+  BOOST_TEST((run.request(0).times.first_token < run.request(1).times.first_token));
 }
 
 BOOST_AUTO_TEST_CASE(a_late_request_is_served_as_if_it_were_alone) {
@@ -71,8 +71,8 @@ BOOST_AUTO_TEST_CASE(a_late_request_is_served_as_if_it_were_alone) {
   PrefillRun second(
       tiny_scenario({"workload.requests={list: [{prompt_tokens: 512}, {arrival_s: 0.5, prompt_tokens: 700}]}"}));
   second.run();
-  BOOST_TEST((second.request(1).first_token - Time::ms(500)).fs() == first.request(0).first_token.fs());
-  BOOST_TEST((second.request(1).kv_landed - Time::ms(500)).fs() == first.request(0).kv_landed.fs());
+  BOOST_TEST((second.request(1).times.first_token - Time::ms(500)).fs() == first.request(0).times.first_token.fs());
+  BOOST_TEST((second.request(1).kv_landed() - Time::ms(500)).fs() == first.request(0).kv_landed().fs());
 }
 
 BOOST_AUTO_TEST_CASE(requests_follow_each_other_through_the_pipeline_without_a_gap) {
@@ -92,15 +92,15 @@ BOOST_AUTO_TEST_CASE(a_step_decodes_no_more_than_max_batch) {
     run.run();
     std::map<std::uint64_t, std::uint32_t> tokens_at;
     for (std::uint32_t number = 0; number < run.service().api_server().count(); ++number) {
-      const RequestTimes& r = run.request(number);
+      const RequestTimes& r = run.request(number).times;
       BOOST_TEST(r.tokens.size() == 17u);
       for (std::size_t i = 1; i < r.tokens.size(); ++i) ++tokens_at[r.tokens[i].fs()];
     }
     std::uint32_t largest = 0;
     for (const auto& [when, count] : tokens_at) largest = std::max(largest, count);
     BOOST_TEST(largest == most);
-    BOOST_TEST(run.service().engine(1).tokens_done() == 8u * 16);
-    BOOST_TEST(run.service().engine(1).composed() == tokens_at.size());
+    BOOST_TEST(run.service().instance(1).engine().tokens_done() == 8u * 16);
+    BOOST_TEST(run.service().instance(1).engine().composed() == tokens_at.size());
     BOOST_TEST(run.records.of("D_Rank_").size() == tokens_at.size());
   }
 }
@@ -113,16 +113,17 @@ BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
   run.run();
   const std::vector<std::size_t> expected{1, 9, 3};
   for (std::uint32_t r = 0; r < 3; ++r) {
-    const RequestTimes& t = run.request(r);
+    const workload::inference::Served& served = run.request(r);
+    const RequestTimes& t = served.times;
     BOOST_TEST(t.tokens.size() == expected[r]);
     BOOST_TEST((t.tokens.front() == t.first_token));
-    BOOST_TEST((t.admitted <= t.prefill_begun));
-    BOOST_TEST((t.prefill_begun < t.first_token));
-    BOOST_TEST((t.first_token <= t.kv_landed));
-    BOOST_TEST((t.kv_landed <= t.decode_begun));
+    BOOST_TEST((served.admitted() <= served.prefill_begun()));
+    BOOST_TEST((served.prefill_begun() < t.first_token));
+    BOOST_TEST((t.first_token <= served.kv_landed()));
+    BOOST_TEST((served.kv_landed() <= served.decode_begun()));
     BOOST_TEST(std::is_sorted(t.tokens.begin(), t.tokens.end()));
   }
-  BOOST_TEST(run.service().engine(1).tokens_done() == 10u);
+  BOOST_TEST(run.service().instance(1).engine().tokens_done() == 10u);
 }
 
 BOOST_AUTO_TEST_CASE(what_does_not_fit_even_alone_is_refused) {
@@ -158,9 +159,9 @@ BOOST_AUTO_TEST_CASE(as_many_batches_decode_at_a_time_as_there_are_stages) {
       most = std::max(most, in_flight);
     }
     BOOST_TEST(most == stages);
-    for (std::uint32_t r = 0; r < 6; ++r) BOOST_TEST(run.request(r).tokens.size() == 40u);
+    for (std::uint32_t r = 0; r < 6; ++r) BOOST_TEST(run.request(r).times.tokens.size() == 40u);
     // A request starts a batch at once if fewer batches than stages are in flight: it waits at most for the batch on the
     // first stage, not for a token.
-    if (stages > 1) BOOST_TEST((run.request(1).decode_begun <= run.request(1).kv_landed + longest));
+    if (stages > 1) BOOST_TEST((run.request(1).decode_begun() <= run.request(1).kv_landed() + longest));
   }
 }

@@ -55,8 +55,8 @@ BOOST_AUTO_TEST_CASE(a_nic_that_trains_down_delays_the_handoff_and_nothing_befor
   PrefillRun slow(tiny_scenario(sets));
   slow.run();
   // A handoff that trickles takes less of the HBM beside the MLP and the head behind it.
-  BOOST_TEST((slow.request().first_token <= plain.request().first_token));
-  BOOST_TEST(slow.request().first_token.seconds() == plain.request().first_token.seconds(),
+  BOOST_TEST((slow.request().times.first_token <= plain.request().times.first_token));
+  BOOST_TEST(slow.request().times.first_token.seconds() == plain.request().times.first_token.seconds(),
              boost::test_tools::tolerance(1e-3));
   const auto handoff = [](PrefillRun& run) { return run.records.of("Handoff_PP").at(0); };
   BOOST_TEST((handoff(slow).start == handoff(plain).start));
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(a_lost_plane_leaves_the_others) {
   BOOST_TEST(static_cast<double>(sent(run, 0, 0)) == 5. / 14 * static_cast<double>(all),
              boost::test_tools::tolerance(0.01));
   BOOST_TEST(sent(run, 1, 1) > 0u);  // to those that still have the plane
-  BOOST_TEST((run.request().first_token > plain.request().first_token));
+  BOOST_TEST((run.request().times.first_token > plain.request().times.first_token));
 }
 
 BOOST_AUTO_TEST_CASE(names_that_the_machine_has_not) {

@@ -6,7 +6,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::inference::Instance;
+using workload::inference::Grid;
 
 namespace {
 
@@ -20,7 +20,7 @@ Time kernel_time(const transformer::Segment& segment) { return Time::seconds(seg
 
 /// Kernels of one layer and around the layers, for a chunk of `tokens` after `start` others.
 struct ChunkKernels {
-  ChunkKernels(Instance& instance, std::uint64_t tokens, std::uint64_t start)
+  ChunkKernels(Grid& instance, std::uint64_t tokens, std::uint64_t start)
       : attention(kernel_time(prefill_attention(instance.timer(), tokens, start))),
         mlp(kernel_time(test::mlp(instance.timer(), tokens))),
         embedding(kernel_time(instance.timer().embedding(tokens))),
@@ -37,9 +37,9 @@ BOOST_AUTO_TEST_CASE(one_rank_prefills_in_the_time_of_its_kernels) {
   PrefillRun run(ideal_scenario({kQuietMemory}));
   run.run();
   Time expected, behind;
-  const std::uint32_t layers = run.service().instance(0).model().layers;
+  const std::uint32_t layers = run.service().instance(0).grid().model().layers;
   for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
-    const ChunkKernels k(run.service().instance(0), 256, 256 * chunk);
+    const ChunkKernels k(run.service().instance(0).grid(), 256, 256 * chunk);
     expected += k.embedding + (k.attention + k.mlp) * layers;
     behind = k.mlp + k.head;
     if (chunk < 3)
@@ -49,8 +49,9 @@ BOOST_AUTO_TEST_CASE(one_rank_prefills_in_the_time_of_its_kernels) {
   const std::vector<JobRow> handoffs = run.records.of("Handoff_PP");
   BOOST_TEST_REQUIRE(handoffs.size() == 1u);
   BOOST_TEST(handoffs[0].start.fs() == expected.fs());
-  BOOST_TEST((run.request().first_token >= expected + behind));
-  BOOST_TEST((run.request().first_token - expected).seconds() == behind.seconds(), boost::test_tools::tolerance(0.05));
+  BOOST_TEST((run.request().times.first_token >= expected + behind));
+  BOOST_TEST((run.request().times.first_token - expected).seconds() == behind.seconds(),
+             boost::test_tools::tolerance(0.05));
 }
 
 BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_links) {
@@ -61,7 +62,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
                                      "workload.requests={prompt_tokens: " + std::to_string(tokens) + "}",
                                      "workload.decode.tp=1"}));
       run.run();
-      const Instance& instance = run.service().instance(0);
+      const Grid& instance = run.service().instance(0).grid();
       const Bytes hidden = Bytes(tokens) * instance.model().hidden * 2;
       const auto& link = run.prefill_gpu(0).port(run.prefill_gpu(0).pcie()).egress.link();
       // A pair exchanges whole vectors in one shot, between two exchanges of flags: as many bytes as in a ring. Four below a
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_CASE(two_whole_all_reduces_a_layer_on_the_critical_path_on_peer_
       const Bytes flags = tp == 2 ? 2 * collective::kFlagBytes : 0;
       const Bytes stored = tp == 4 && tokens == 64 ? 2 : 1;
       const Time all_reduce = link.rate.time_for(stored * 2 * (tp - 1) * hidden / tp + flags);
-      const ChunkKernels k(run.service().instance(0), tokens, 0);
+      const ChunkKernels k(run.service().instance(0).grid(), tokens, 0);
       // Up to the last layer, whose attention lets the handoff go, over the same links.
       const std::uint32_t last = instance.model().layers - 1;
       const Time expected = k.embedding + (k.attention + k.mlp + all_reduce * 2) * last;
@@ -115,11 +116,11 @@ BOOST_AUTO_TEST_CASE(later_chunks_attend_to_all_earlier_ones) {
   scenario.model.heads = 32;  // enough blocks to fill the GPU, so that context cannot be split over idle SMs
   PrefillRun run(scenario);
   run.run();
-  const std::uint32_t layers = run.service().instance(0).model().layers;
+  const std::uint32_t layers = run.service().instance(0).grid().model().layers;
   Time before;
   for (std::uint32_t chunk = 0; chunk < 7; ++chunk) {  // the last one has the head, too
     const JobRow& job = run.records.named("P_Rank_PP[0]_TP[0]_Chunk[" + std::to_string(chunk) + "]");
-    const ChunkKernels k(run.service().instance(0), 512, 512 * chunk);
+    const ChunkKernels k(run.service().instance(0).grid(), 512, 512 * chunk);
     BOOST_TEST((job.end - job.start).fs() == (k.embedding + (k.attention + k.mlp) * layers).fs());
     BOOST_TEST((job.end - job.start > before));
     before = job.end - job.start;
@@ -173,8 +174,8 @@ BOOST_AUTO_TEST_CASE(the_gate_waits_for_the_last_peer_and_says_so) {
   BOOST_TEST_REQUIRE((far.start > near.start));
   const JobRow& reduce = run.records.named("TP_AR_PP[1]_Layer[3]_Chunk[0]_Attn");
   BOOST_TEST((reduce.queued == far.start - near.start));
-  BOOST_TEST((reduce.start == near.start + ChunkKernels(run.service().instance(0), 256, 0).attention));
-  const auto& times = run.service().engine(0).pipeline();
+  BOOST_TEST((reduce.start == near.start + ChunkKernels(run.service().instance(0).grid(), 256, 0).attention));
+  const auto& times = run.service().instance(0).engine().pipeline();
   BOOST_TEST(times.times(2).tp_sync_s >= reduce.queued.seconds());
   BOOST_TEST(times.times(3).tp_sync_s < reduce.queued.seconds());
 }
@@ -183,7 +184,7 @@ BOOST_AUTO_TEST_CASE(no_all_reduce_starts_before_its_kernels_and_no_kernel_befor
   PrefillRun run(tiny_scenario({"workload.prefill.tp=4", "workload.decode.tp=1"}));
   run.run();
   for (std::uint32_t c = 0; c < 4; ++c) {
-    const ChunkKernels k(run.service().instance(0), 256, 256 * c);
+    const ChunkKernels k(run.service().instance(0).grid(), 256, 256 * c);
     const std::string chunk = "Chunk[" + std::to_string(c) + "]";
     Time ready = Time::max();
     for (const std::string t : {"0", "1", "2", "3"})
@@ -211,9 +212,9 @@ BOOST_AUTO_TEST_CASE(decode_waits_for_the_last_byte_of_the_cache) {
     run.run();
     Time last;
     for (const JobRow& job : run.records.of("Handoff_PP")) last = later(last, job.end);
-    BOOST_TEST_REQUIRE((last > run.request().first_token));
-    BOOST_TEST((run.request().kv_landed == last));
-    BOOST_TEST((run.request().decode_begun == last));
+    BOOST_TEST_REQUIRE((last > run.request().times.first_token));
+    BOOST_TEST((run.request().kv_landed() == last));
+    BOOST_TEST((run.request().decode_begun() == last));
     for (const JobRow& job : run.records.of("D_Rank_")) BOOST_TEST((job.start >= last));
   }
 }
@@ -228,20 +229,20 @@ BOOST_AUTO_TEST_CASE(decode_of_the_last_token_waits_for_prefill_when_the_cache_i
   scenario.machine.nic.gb_per_s = 1e4;
   PrefillRun run(scenario);
   run.run();
-  BOOST_TEST((run.request().kv_landed == run.request().first_token));
-  BOOST_TEST((run.request().decode_begun == run.request().first_token));
+  BOOST_TEST((run.request().kv_landed() == run.request().times.first_token));
+  BOOST_TEST((run.request().decode_begun() == run.request().times.first_token));
 }
 
 BOOST_AUTO_TEST_CASE(decode_steps_follow_each_other_through_every_stage) {
   PrefillRun run(tiny_scenario({"workload.decode={tp: 2, pp: 2, steps: 5}", "workload.prefill={tp: 2, pp: 2}"}));
   run.run();
-  BOOST_TEST(run.request().tokens.size() == 6u);
+  BOOST_TEST(run.request().times.tokens.size() == 6u);
   BOOST_TEST(run.records.of("D_Rank_").size() == 5u * 4);
   for (std::uint32_t s = 0; s < 5; ++s) {
     const std::string step = "_Step_[" + std::to_string(s) + "]";
     const JobRow& second = run.records.named("D_Rank_[2]" + step);
     BOOST_TEST((second.start >= run.records.named("D_Rank_[0]" + step).end));
-    BOOST_TEST((run.request().tokens[s + 1] >= second.end));
+    BOOST_TEST((run.request().times.tokens[s + 1] >= second.end));
     if (s == 4) continue;
     const JobRow& token = run.records.named("D_Token_FromP[1]_ToP[0]_TP[0]" + step);
     BOOST_TEST((token.start >= second.end));

@@ -6,7 +6,7 @@
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::inference::Instance;
+using workload::inference::Grid;
 
 namespace {
 
@@ -39,7 +39,7 @@ void check_conservation(Shape prefill, Shape decode, const std::string& handoff)
   KvListener listener;
   run.fabric().add_listener(listener);
   run.run();
-  Instance& grid = run.service().instance(1);
+  Grid& grid = run.service().instance(1).grid();
   Bytes all = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
     const Bytes expected = kPrompt * grid.kv().bytes_per_token(r / grid.tp());
@@ -147,9 +147,9 @@ BOOST_AUTO_TEST_CASE(no_handoff_waits_for_the_mlp_or_the_head) {
     run.run();
     Time posted;
     for (const JobRow& job : run.records.of("Handoff_PP")) posted = later(posted, job.start);
-    transformer::LayerTimer& timer = run.service().instance(0).timer();
+    transformer::LayerTimer& timer = run.service().instance(0).grid().timer();
     const double behind = mlp(timer, 256).seconds + timer.head(1).seconds;
-    const double left = (run.request().first_token - posted).seconds();
+    const double left = (run.request().times.first_token - posted).seconds();
     BOOST_TEST(left >= behind * (1 - 1e-6));
     BOOST_TEST(left <= behind * 1.05);
   }
@@ -161,8 +161,8 @@ BOOST_AUTO_TEST_CASE(the_earlier_the_handoff_the_earlier_decode_where_the_networ
   for (const std::string handoff : {"per_layer", "per_chunk", "at_end"}) {
     PrefillRun run(two_stages(handoff, slow));
     run.run();
-    landed.push_back(run.request().kv_landed);
-    first_token.push_back(run.request().first_token);
+    landed.push_back(run.request().kv_landed());
+    first_token.push_back(run.request().times.first_token);
   }
   BOOST_TEST((landed[0] < landed[1]));
   BOOST_TEST((landed[1] < landed[2]));
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(the_nearest_nic_beats_modulo_where_modulo_crosses_the_root_
                        "workload.handoff=at_end", "workload.nic_rule=" + rule,
                        "workload.requests={prompt_tokens: 4096}", "machine.overrides.plx_uplink={gb_per_s: 16}"}));
     run.run();
-    landed[rule] = run.request().kv_landed;
+    landed[rule] = run.request().kv_landed();
     const auto& server = *run.simulation.machine().servers().front();
     for (std::uint32_t p = 0; p < server.roots[0]->ports(); ++p)
       if (server.roots[0]->port(PortId(p)).name == "socket")
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(every_box_and_network_delivers) {
       KvListener listener;
       run.fabric().add_listener(listener);
       run.run();
-      Instance& grid = run.service().instance(1);
+      Grid& grid = run.service().instance(1).grid();
       for (std::uint32_t r = 0; r < grid.ranks(); ++r)
         BOOST_TEST(listener.landed[grid.rank(r).gpu->window()] == 1024 * grid.kv().bytes_per_token(0),
                    platform << " " << network);

@@ -23,13 +23,13 @@ Seen run_with(const std::string& host, const std::vector<std::string>& more = {}
   sets.insert(sets.end(), more.begin(), more.end());
   PrefillRun run(tiny_scenario(sets));
   run.run();
-  const workload::inference::RequestTimes& times = run.request();
-  return {times.first_token,
-          times.prefilled,
-          times.kv_landed,
-          times.tokens,
+  const workload::inference::Served& served = run.request();
+  return {served.times.first_token,
+          served.prefilled(),
+          served.kv_landed(),
+          served.times.tokens,
           std::move(run.records),
-          run.service().engine(0).pipeline().times(0).host_s,
+          run.service().instance(0).engine().pipeline().times(0).host_s,
           run.service().prefill_window().seconds()};
 }
 
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(waits_for_the_host_are_counted_once) {
                                  "{preset: none, async: true, step_us: 2000, layer_us: 10}"}) {
     PrefillRun run(tiny_scenario({"workload.host=" + host, "workload.handoff=at_end"}));
     run.run();
-    const auto& times = run.service().engine(0).pipeline().times(0);
+    const auto& times = run.service().instance(0).engine().pipeline().times(0);
     BOOST_TEST(times.host_s > 0.0);
     BOOST_TEST(times.kernels_s + times.host_s == run.service().prefill_window().seconds(),
                boost::test_tools::tolerance(1e-9));

@@ -22,7 +22,7 @@ struct Stages : FreshKernel, PassClient {
         fabric(transport::VcPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
         executor(fabric, records),
-        grid("prefill", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
+        grid("prefill", "", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
              scenario.spec<workload::inference::PrefillSpec>().host,
              scenario.spec<workload::inference::PrefillSpec>().engine, gpus(stages), executor),
         passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this) {}
@@ -57,7 +57,7 @@ struct Stages : FreshKernel, PassClient {
   platforms::Machine machine;
   Records records;
   Executor executor;
-  Instance grid;
+  Grid grid;
   Pipeline passes;
 
  private:

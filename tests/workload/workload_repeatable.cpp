@@ -33,7 +33,7 @@ std::string everything(PrefillRun& run) {
 double mean_first_token(PrefillRun& run) {
   double sum = 0;
   const std::uint32_t requests = run.service().api_server().count();
-  for (std::uint32_t r = 0; r < requests; ++r) sum += run.request(r).first_token.seconds();
+  for (std::uint32_t r = 0; r < requests; ++r) sum += run.request(r).times.first_token.seconds();
   return sum / requests;
 }
 

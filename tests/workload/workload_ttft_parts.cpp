@@ -76,8 +76,8 @@ BOOST_AUTO_TEST_CASE(lower_priorities_are_served_first) {
   auto served = serve({list("{prompt_tokens: 512, output_tokens: 3}, {prompt_tokens: 512, output_tokens: 3, "
                             "priority: 2}, {prompt_tokens: 512, output_tokens: 3, priority: 1}"),
                        "workload.scheduler={policy: priority, max_seqs: 1}"});
-  BOOST_TEST((served[2].times.prefill_begun == served[0].times.last_token));
-  BOOST_TEST((served[1].times.prefill_begun == served[2].times.last_token));
+  BOOST_TEST((served[2].prefill_begun() == served[0].times.last_token));
+  BOOST_TEST((served[1].prefill_begun() == served[2].times.last_token));
 }
 
 BOOST_AUTO_TEST_CASE(all_of_the_queue_waits_for_the_budget) {

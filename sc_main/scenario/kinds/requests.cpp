@@ -1,6 +1,7 @@
 #include "sc_main/scenario/kinds/requests.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "sc_main/scenario/table/times.h"
 
@@ -12,6 +13,11 @@ namespace {
 
 [[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
   throw InputError(place_of(source.root, key), key + ": " + what);
+}
+
+Time arrival_of(const RequestItem& item) {
+  constexpr long double kFsPerSecond = 1e15L;
+  return long_time(item.arrival_s * kFsPerSecond);
 }
 
 }  // namespace
@@ -27,15 +33,21 @@ Record<RequestItem> request_item(bool output_is_required) {
   return item;
 }
 
+std::vector<std::size_t> listed_order(const std::vector<RequestItem>& list) {
+  std::vector<std::size_t> order(list.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return arrival_of(list[a]) < arrival_of(list[b]); });
+  return order;
+}
+
 std::vector<Request> listed_requests(const std::vector<RequestItem>& list, std::uint32_t otherwise_output) {
   std::vector<Request> result;
-  constexpr long double kFsPerSecond = 1e15L;
-  for (const RequestItem& item : list) {
-    result.push_back({long_time(item.arrival_s * kFsPerSecond), item.prompt_tokens,
-                      item.output_tokens.value_or(otherwise_output), item.priority});
+  for (const std::size_t i : listed_order(list)) {
+    const RequestItem& item = list[i];
+    result.push_back(
+        {arrival_of(item), item.prompt_tokens, item.output_tokens.value_or(otherwise_output), item.priority});
   }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Request& a, const Request& b) { return a.arrival < b.arrival; });
   return result;
 }
 

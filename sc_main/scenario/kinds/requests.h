@@ -17,6 +17,7 @@ struct RequestItem {
   std::uint32_t prompt_tokens = 0;
   std::optional<std::uint32_t> output_tokens;
   std::uint32_t priority = 0;
+  std::optional<std::string> instance, decode_instance;  ///< names
 };
 
 struct RequestsSection : TraceSection {
@@ -29,7 +30,8 @@ struct RequestsSection : TraceSection {
 constexpr std::uint32_t kDefaultSteps = 8;
 
 Record<RequestItem> request_item(bool output_is_required);
-/// The items by arrival; `otherwise_output`: output tokens of items without this key.
+/// The items by arrival: their places, and the requests. `otherwise_output`: output tokens of items without this key.
+std::vector<std::size_t> listed_order(const std::vector<RequestItem>& list);
 std::vector<workload::inference::Request> listed_requests(const std::vector<RequestItem>& list,
                                                           std::uint32_t otherwise_output);
 

@@ -90,6 +90,8 @@ Record<ServingSection> serving_record() {
         "or a "
         "file. none: no host, for closed forms")
       .is_path(Field::Path::unless_name);
+  r.choice("router", &ServingSpec::router, {"fixed"},
+           "how instances are chosen for a request. fixed: by `instance` and `decode_instance` of the request");
   r.later("scheduler", {}, scheduler_record().fields(), "continuous batching");
   const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
   using Memory = workload::inference::KvMemory;
@@ -162,18 +164,23 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   return spec;
 }
 
-/// One instance for all parts of requests, or one that prefills and one that decodes, on GPUs of their own.
+/// Instances for all parts of requests, or some that prefill and some that decode, with names and GPUs of their own.
 void check_instances(const std::vector<InstanceSpec>& instances, const platforms::MachineSpec& machine,
                      const Source& source) {
   const auto count = [&](RequestPart part) {
     return std::count_if(instances.begin(), instances.end(), [&](const InstanceSpec& i) { return i.part == part; });
   };
   const auto all = count(RequestPart::all), prompt = count(RequestPart::prompt), answer = count(RequestPart::answer);
-  if (!(all == 1 && prompt + answer == 0) && !(all == 0 && prompt == 1 && answer == 1))
+  if (!(all > 0 && prompt + answer == 0) && !(all == 0 && prompt > 0 && answer > 0))
     refuse_workload(source, "instances",
                     std::to_string(all) + " colocated, " + std::to_string(prompt) + " prefill, " +
                         std::to_string(answer) +
-                        " decode; accepted: one colocated instance, or one prefill and one decode instance");
+                        " decode; accepted: colocated instances only, or at least one prefill and one decode instance");
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    if (!names.insert(instances[i].name).second)
+      refuse_workload(source, "instances." + std::to_string(i) + ".name",
+                      in_quotes(instances[i].name) + " is the name of another instance; accepted: a name of its own");
   std::set<std::pair<std::uint32_t, std::uint32_t>> taken;
   std::vector<std::uint32_t> gpus;  // numbered over all groups
   for (const InstanceSpec& instance : instances) {
@@ -236,10 +243,6 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   const GraphSheet graphs = resolve_graphs(engine.cudagraph, setting.source);
   spec.cudagraph = graphs;
   if (spec.cudagraph.mode != GraphMode::none) spec.memory.engine_reserved_bytes += graphs.reserved_bytes;
-  const ServingRequests requests =
-      resolve_serving_requests(written.written_requests, setting.machine.seed, setting.source);
-  spec.requests = requests.make_source;
-  spec.longest = requests.prompt_and_output;
   std::vector<InstanceSection> instances = written.written_instances;
   if (instances.empty()) {
     instances.emplace_back();
@@ -249,15 +252,23 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
     spec.instances.push_back(resolve_instance(instances[i], written, engine, spec.host.async,
                                               "workload.instances." + std::to_string(i), setting));
   check_instances(spec.instances, setting.machine, setting.source);
-  if (spec.instances.size() == 1 && value_at(setting.source.root, "workload.handoff"))
+  const auto takes_prompts = [](const InstanceSpec& i) { return i.part != RequestPart::answer; };
+  const auto answers = std::stable_partition(spec.instances.begin(), spec.instances.end(), takes_prompts);
+  if (answers == spec.instances.end() && value_at(setting.source.root, "workload.handoff"))
     refuse_workload(setting.source, "handoff",
-                    "there is one colocated instance; accepted with one prefill and one decode instance");
-  if (spec.instances.front().part == RequestPart::answer) std::swap(spec.instances[0], spec.instances[1]);
+                    "there is no decode instance; accepted with prefill and decode instances");
+  InstanceNames names;
+  for (const InstanceSpec& instance : spec.instances)
+    (takes_prompts(instance) ? names.prompts : names.answers).push_back(instance.name);
+  const ServingRequests requests =
+      resolve_serving_requests(written.written_requests, names, setting.machine.seed, setting.source);
+  spec.requests = requests.make_source;
+  spec.longest = requests.prompt_and_output;
   const workload::inference::ServingRules& rules = spec.instances.back().rules;
   spec.handoff = written.written_handoff.value_or(rules.handoff);
-  if (spec.instances.size() > 1) spec.first_token = rules.first_token;
-  spec.instances.back().scheduler.computes_first_token =
-      spec.first_token == workload::inference::FirstToken::decode_step;
+  if (answers != spec.instances.end()) spec.first_token = rules.first_token;
+  for (auto instance = answers; instance != spec.instances.end(); ++instance)
+    instance->scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;
   check_priorities(requests, spec.instances);
   for (const InstanceSpec& instance : spec.instances) {
     check_context(requests, instance, setting.served.context_tokens);

@@ -6,6 +6,7 @@
 
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/table/render.h"
+#include "sc_main/scenario/table/words.h"
 #include "workload/inference/requests/request_list.h"
 
 namespace railyard::scenario {
@@ -217,7 +218,34 @@ ServingRequests generated(const ServingRequestsSection& written, std::uint64_t s
   return result;
 }
 
-ServingRequests listed(const ServingRequestsSection& written, const Source& source) {
+/// The place of the instance that an item names; the only one, if there is only one.
+std::uint32_t fixed_instance(const std::optional<std::string>& name, const std::vector<std::string>& names,
+                             const std::string& item, const std::string& key, const Source& source) {
+  if (!name) {
+    if (names.size() > 1)
+      refuse(source, item, "has no `" + key + "`, which router: fixed needs; accepted: " + joined(names));
+    return 0;
+  }
+  if (names.empty()) refuse(source, item + "." + key, "there is no decode instance");
+  const auto found = std::find(names.begin(), names.end(), *name);
+  if (found == names.end())
+    refuse(source, item + "." + key, "no instance " + in_quotes(*name) + " takes it" + suggestion(*name, names));
+  return static_cast<std::uint32_t>(found - names.begin());
+}
+
+/// A router that goes by the request needs requests that say where they go.
+void check_fixed(const InstanceNames& names, const Source& source) {
+  const auto check = [&](const std::vector<std::string>& of, const std::string& key) {
+    if (of.size() <= 1) return;
+    refuse_workload(source, kKey,
+                    "do not say to which instance each goes, which router: fixed needs; accepted: a `list` with `" +
+                        key + "`, one of " + joined(of));
+  };
+  check(names.prompts, "instance");
+  check(names.answers, "decode_instance");
+}
+
+ServingRequests listed(const ServingRequestsSection& written, const InstanceNames& names, const Source& source) {
   if (written.list.empty()) refuse(source, "list", "is empty; accepted: at least one request");
   ServingRequests result;
   for (std::size_t i = 0; i < written.list.size(); ++i) {
@@ -228,7 +256,15 @@ ServingRequests listed(const ServingRequestsSection& written, const Source& sour
     if (item.priority > 0 && !result.priority) result.priority = {priority, place_of(source.root, priority)};
   }
   // All items have output_tokens.
-  const auto requests = std::make_shared<const std::vector<Request>>(listed_requests(written.list, 0));
+  std::vector<Request> all = listed_requests(written.list, 0);
+  const std::vector<std::size_t> order = listed_order(written.list);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const RequestItem& item = written.list[order[i]];
+    const std::string key = "list." + std::to_string(order[i]);
+    all[i].instance = fixed_instance(item.instance, names.prompts, key, "instance", source);
+    all[i].answer_instance = fixed_instance(item.decode_instance, names.answers, key, "decode_instance", source);
+  }
+  const auto requests = std::make_shared<const std::vector<Request>>(std::move(all));
   result.make_source = [=] { return std::make_unique<RequestList>(requests); };
   return result;
 }
@@ -248,14 +284,20 @@ std::vector<Record<ServingRequestsSection>> serving_request_forms() {
   Record<RequestItem> item = request_item(true);
   item.add("priority", &RequestItem::priority, "with policy: priority, requests with lower values are served first")
       .range(0, kMostPriority);
+  item.add("instance", &RequestItem::instance,
+           "with router: fixed, the instance that computes the request, or its prompt")
+      .fallback("the only one");
+  item.add("decode_instance", &RequestItem::decode_instance, "the instance that computes its answer")
+      .fallback("the only one");
   list.list("list", &ServingRequestsSection::list, item, "one item per request").required();
   return {generated_form(), list, trace_form<ServingRequestsSection>()};
 }
 
-ServingRequests resolve_serving_requests(const ServingRequestsSection& written, std::uint64_t seed,
-                                         const Source& source) {
+ServingRequests resolve_serving_requests(const ServingRequestsSection& written, const InstanceNames& names,
+                                         std::uint64_t seed, const Source& source) {
+  if (is_written(source, "list")) return listed(written, names, source);
+  check_fixed(names, source);
   if (is_written(source, "file")) return stream_trace(written, place_of(source.root, "workload." + kKey + ".file"));
-  if (is_written(source, "list")) return listed(written, source);
   return generated(written, seed, source);
 }
 

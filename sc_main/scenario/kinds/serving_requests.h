@@ -44,9 +44,15 @@ struct ServingRequests {
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };
 
+/// Names of instances among which a fixed router finds those of a request.
+struct InstanceNames {
+  std::vector<std::string> prompts;  ///< colocated, or prefill
+  std::vector<std::string> answers;  ///< decode
+};
+
 std::vector<Record<ServingRequestsSection>> serving_request_forms();
 /// @throws InputError: keys that do not fit together, and any error of a trace
-ServingRequests resolve_serving_requests(const ServingRequestsSection& written, std::uint64_t seed,
-                                         const Source& source);
+ServingRequests resolve_serving_requests(const ServingRequestsSection& written, const InstanceNames& names,
+                                         std::uint64_t seed, const Source& source);
 
 }  // namespace railyard::scenario

@@ -14,16 +14,16 @@ std::uint64_t Batch::outputs() const {
   return outputs;
 }
 
-Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::uint64_t padded_tokens) {
-  transformer::LayerTimer& timer = instance.timer();
+Pass plan_pass(Grid& grid, const Batch& batch, const Host& host, std::uint64_t padded_tokens) {
+  transformer::LayerTimer& timer = grid.timer();
   Pass pass;
   pass.tokens = padded_tokens != 0 ? padded_tokens : batch.tokens();
   pass.embedding = timer.embedding(pass.tokens).chain();
   transformer::LayerPass layer{{}, gpu::one_token_each(batch.contexts), 0, padded_tokens};
   for (const Batch::Chunk& chunk : batch.chunks) layer.prefills.push_back({chunk.tokens, chunk.start});
-  pass.layers.resize(instance.model().kinds.size());
+  pass.layers.resize(grid.model().kinds.size());
   for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)
-    for (const transformer::LayerStep& step : plan_layer(instance.model(), timer, layer, instance.split()))
+    for (const transformer::LayerStep& step : plan_layer(grid.model(), timer, layer, grid.split()))
       pass.layers[layer.kind].push_back({step.part, step.kernels.chain(), step.operation, step.bytes});
   if (batch.outputs() != 0) pass.head = timer.head(batch.outputs()).chain();
   pass.prepare = host.step(batch.sequences());

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workload/inference/engine/instance.h"
+#include "workload/inference/engine/grid.h"
 
 namespace railyard::workload::inference {
 
@@ -49,6 +49,6 @@ struct Pass {
 };
 
 /// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens
-Pass plan_pass(Instance& instance, const Batch& batch, const Host& host, std::uint64_t padded_tokens = 0);
+Pass plan_pass(Grid& grid, const Batch& batch, const Host& host, std::uint64_t padded_tokens = 0);
 
 }  // namespace railyard::workload::inference

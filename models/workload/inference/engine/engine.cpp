@@ -12,15 +12,14 @@ constexpr Bytes kTokenIdBytes = 4;
 
 }  // namespace
 
-Engine::Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec, Executor& executor,
-               EngineClient& client)
-    : instance_(instance),
+Engine::Engine(Grid& grid, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client)
+    : grid_(grid),
       scheduler_(scheduler),
       spec_(spec),
       executor_(executor),
       client_(client),
-      pipeline_(instance, executor, spec.names, spec.hop, *this),
-      stages_(instance.pp(), spec.max_in_flight) {}
+      pipeline_(grid, executor, spec.names, spec.hop, *this, spec.suffix),
+      stages_(grid.pp(), spec.max_in_flight) {}
 
 const StageTimes& Engine::stages() {
   stages_.count(executor_.fabric().now());
@@ -92,7 +91,7 @@ Pass Engine::plan(Iteration& iteration) {
   iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
   const bool has_prompts = !batch.chunks.empty();
   iteration.padded_tokens = spec_.graphs.padded(has_prompts, batch.tokens());
-  Pass pass = plan_pass(instance_, batch, spec_.host, iteration.padded_tokens);
+  Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens);
   pass.launch = spec_.host.layer(spec_.graphs.launch(has_prompts, batch.tokens()));
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
@@ -120,19 +119,19 @@ void Engine::on_stage_begun(std::uint32_t pass, std::uint32_t stage) {
 void Engine::on_stage_done(std::uint32_t pass, std::uint32_t) { stages_.done(pass, executor_.fabric().now()); }
 
 void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
-  if (spec_.token_ids == TokenIds::stay || instance_.pp() == 1 || !instance_.stage(stage).last) return;
+  if (spec_.token_ids == TokenIds::stay || grid_.pp() == 1 || !grid_.stage(stage).last) return;
   const ScheduledBatch& batch = in_flight_.back().batch;
   const JobRef send = send_token_ids(t, batch, JobLabel::of(*this, Fields{pass, stage, t}), job);
   if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);
 }
 
 JobRef Engine::send_token_ids(std::uint32_t t, const ScheduledBatch& batch, const JobLabel& label, JobRef after) {
-  const std::uint32_t last = instance_.pp() - 1;
+  const std::uint32_t last = grid_.pp() - 1;
   const Bytes bytes = kTokenIdBytes * batch.items.size();
-  if (spec_.hop.by_kernels) return instance_.exchange(last, t, bytes, label, *this, after);
-  Rank& rank = instance_.rank(last, t);
-  const CopyTarget tokens{instance_.rank(0, t).gpu->window(), bytes};
-  return executor_.copy(rank, rank.stream(Instance::kPp), {{tokens}, number(TrafficClass::pp)}, label, *this, {after});
+  if (spec_.hop.by_kernels) return grid_.exchange(last, t, bytes, label, *this, after);
+  Rank& rank = grid_.rank(last, t);
+  const CopyTarget tokens{grid_.rank(0, t).gpu->window(), bytes};
+  return executor_.copy(rank, rank.stream(Grid::kPp), {{tokens}, number(TrafficClass::pp)}, label, *this, {after});
 }
 
 void Engine::on_job_done(const Job& job) {
@@ -141,11 +140,11 @@ void Engine::on_job_done(const Job& job) {
   Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];
   ++iteration.tokens_back;
   executor_.reached(this, group_gate(iteration.batch.group));
-  if (in_flight_.front().tokens_back == instance_.tp()) complete();
+  if (in_flight_.front().tokens_back == grid_.tp()) complete();
 }
 
 void Engine::on_pass_done(std::uint32_t) {
-  if (instance_.pp() == 1 || spec_.token_ids != TokenIds::to_first_stage) complete();
+  if (grid_.pp() == 1 || spec_.token_ids != TokenIds::to_first_stage) complete();
 }
 
 void Engine::complete() {
@@ -172,8 +171,8 @@ void Engine::complete() {
 
 std::string Engine::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  return fmt::format("{}_Token_FromP[{}]_ToP[0]_TP[{}]_{}", spec_.names == PassNames::decode ? "D" : "PP",
-                     std::uint32_t{f.stage}, std::uint32_t{f.tp}, work(arguments));
+  return fmt::format("{}_Token_FromP[{}]_ToP[0]_TP[{}]_{}{}", spec_.names == PassNames::decode ? "D" : "PP",
+                     std::uint32_t{f.stage}, std::uint32_t{f.tp}, work(arguments), spec_.suffix);
 }
 
 std::string Engine::task(std::uint64_t arguments) const {

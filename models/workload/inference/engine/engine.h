@@ -1,7 +1,8 @@
-// The room `engine` runs the batches of one instance. An Instance is a model on its GPUs: ranks, communicators, kernel times and
-// memory. An Engine asks its scheduler for batches, plans each as a Pass (batch.h), and has a Pipeline emit the jobs, stage after
-// stage. StageTimes and TtftClock observe: what stages do, and what a request waits for. serving_rules.h, cuda_graphs.h and
-// instance_spec.h say in what engines differ. The service owns engines and is their client.
+// The room `engine` runs an Instance: a Grid, which is the model on its GPUs with ranks, communicators, kernel times and memory; a
+// Scheduler; and an Engine, which asks the scheduler for batches, plans each as a Pass (batch.h), and has a Pipeline emit the
+// jobs, stage after stage. StageTimes and TtftClock observe: what stages do, and what a request waits for. serving_rules.h,
+// cuda_graphs.h and instance_spec.h say in what engines differ. A service owns instances, by number, and is their client; an
+// instance knows no other one.
 //
 // A serving engine: an instance that runs the batches of its scheduler.
 //
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "workload/inference/engine/cuda_graphs.h"
@@ -37,6 +39,7 @@ struct EngineSpec {
   TokenIds token_ids = TokenIds::to_first_stage;
   std::uint32_t max_in_flight = 1;  ///< batches, for the causes of idle stages
   bool names_requests = false;      ///< names of passes contain the request
+  std::string suffix;               ///< of names of passes and their jobs: "_Inst[a]"
 };
 
 /// A batch on its way.
@@ -80,7 +83,7 @@ class EngineClient {
 
 class Engine : private PassClient, private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  Engine(Instance& instance, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client);
+  Engine(Grid& grid, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client);
 
   /// The request has been added to the scheduler.
   void added(std::uint32_t request);
@@ -134,7 +137,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   const char* kind(std::uint64_t) const override { return "pp"; }
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
 
-  Instance& instance_;
+  Grid& grid_;
   Scheduler& scheduler_;
   EngineSpec spec_;
   Executor& executor_;

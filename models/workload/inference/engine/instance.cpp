@@ -1,124 +1,160 @@
 #include "workload/inference/engine/instance.h"
 
 #include <fmt/format.h>
-
-#include "workload/traffic.h"
+#include <algorithm>
+#include <utility>
 
 namespace railyard::workload::inference {
 
-namespace {
-
-collective::CollectiveRequest tp_request(const collective::Engine& engine) {
-  collective::CollectiveRequest request;
-  request.engine = engine;
-  request.in_graph = true;
-  request.traffic_class = number(TrafficClass::tp);
-  return request;
-}
-
-}  // namespace
-
-Instance::Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping,
-                   const Host& host, const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus,
-                   Executor& executor)
-    : model_(model),
+Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting,
+                   const std::vector<gpu::Gpu*>& gpus, std::uint32_t blocks, Executor& executor, InstanceClient& client)
+    : id_(id),
+      spec_(spec),
+      suffix_(setting.is_one_of_role ? fmt::format("_Inst[{}]", spec.name) : ""),
+      kv_follows_promise_(setting.kv_follows_promise),
       executor_(executor),
-      stages_(transformer::stages_of(mapping.stage_layers)),
-      kernels_(gpus.front()->datasheet()),
-      timer_(model, mapping.tp, kernels_, mapping.profile) {
-  timer_.set_libraries(engine.attention, engine.block_scaled_products);
-  std::vector<Rank*> ranks;
-  std::uint32_t layer = 0;
-  for (std::uint32_t p = 0; p < mapping.pp; ++p) {
-    first_layer_.push_back(layer);
-    layer += stages_[p].layers;
-    for (std::uint32_t t = 0; t < mapping.tp; ++t) {
-      const std::uint32_t r = p * mapping.tp + t;
-      Rank& rank = executor.add_rank(name, r, fmt::format("[{}][{}]", p, t), *gpus[r]);
-      for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
-      if (t == 0 && host.is_modelled()) rank.add_stream("host");
-      ranks.push_back(&rank);
-    }
-  }
-  kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
-  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
-  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(engine), executor.fabric());
+      client_(client),
+      grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
+            setting.host, spec_.engine, gpus, executor),
+      scheduler_(spec_.scheduler, load(setting, blocks), &grid_.kv()),
+      engine_(grid_, scheduler_, engine_spec(setting), executor, *this) {
+  if (!is_paged()) return;
+  grid_.connect_stages();
+  if (part() != RequestPart::answer || setting.brings_first_token)
+    ttft_.emplace(grid_.pp(), part() == RequestPart::answer);
 }
 
-void Instance::connect_stages() {
-  if (pp() == 1) return;
-  collective::CollectiveRequest request;
-  request.in_graph = true;  // the host's time for launches is its time for a step
-  request.traffic_class = number(TrafficClass::pp);
-  std::vector<std::size_t> in;
-  for (std::uint32_t r = 0; r < ranks(); ++r) {
-    in.push_back(rank(r).streams.size());
-    rank(r).add_stream("pp_in");
+EngineSpec Instance::engine_spec(const Setting& setting) const {
+  const SchedulerSpec& s = spec_.scheduler;
+  EngineSpec engine;
+  engine.hop.send = setting.pp_send;
+  engine.host = setting.host;
+  engine.max_in_flight = s.groups * s.max_in_flight;
+  engine.graphs = setting.graphs;
+  engine.suffix = suffix_;
+  if (is_paged()) {
+    engine.hop.tensors = spec_.rules.passes_residual ? 2 : 1;
+    engine.hop.by_kernels = true;
+    if (spec_.rules.sampled_ids == SampledIds::host) engine.token_ids = TokenIds::stay;
+    return engine;
   }
-  for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const std::uint32_t to = (r + tp()) % ranks();
-    hops_.push_back(std::make_unique<Communicator>(std::vector<Rank*>{&rank(r), &rank(to)},
-                                                   std::vector<std::size_t>{kPp, in[to]}, request, executor_.fabric()));
+  if (part() == RequestPart::answer) {
+    engine.names = PassNames::decode;
+    engine.token_ids = TokenIds::to_next_batch;
+  } else {
+    engine.names = PassNames::prefill;
+    engine.token_ids = TokenIds::stay;
+    engine.names_requests = setting.names_requests;
   }
+  return engine;
 }
 
-JobRef Instance::exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
-                          JobRef after) {
-  Communicator& hop = *hops_[stage * tp() + t];
-  // A receiver that has begun polls with its SMs, so it begins with the sender.
-  const execution::Exchange exchange{0, 1, 0, bytes};
-  executor_.send(hop, exchange, label, client, {after});
-  return executor_.receive(hop, exchange, label, client, {after});
-}
-
-void Instance::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
-  for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const transformer::Stage& s = stages_[r / tp()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
-                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
+std::uint32_t Instance::load(const Setting& setting, std::uint32_t paged_blocks) {
+  const SchedulerSpec& s = spec_.scheduler;
+  if (is_paged()) {
+    grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
+    return paged_blocks;
   }
-  kv_->set_limit(limit_ratio, new_tokens);
-}
-
-void Instance::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
-                          std::uint32_t block_tokens) {
-  for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const transformer::Stage& s = stages_[r / tp()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
-                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
-                                blocks * block_bytes(r / tp(), block_tokens));
+  if (part() == RequestPart::answer) {
+    grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, s.max_seqs, 1);
+  } else {
+    grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens);
   }
+  return grid_.kv().blocks() + 1;
 }
 
-void Instance::add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
-                           std::uint32_t tensors) const {
-  const auto window = [&](std::uint32_t r) { return rank(r).gpu->window(); };
-  const double hidden = static_cast<double>(hidden_bytes(model_, 1)) * tokens;
-  for (std::uint32_t p = 0; p < pp(); ++p) {
-    // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
-    const std::vector<transport::Window>& members = tp_communicator(p).group().members;
-    double bytes = 0;
-    for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
-      bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(members.size());
-    for (const transport::Window a : members)
-      for (const transport::Window b : members)
-        if (a != b)
-          all.push_back({a, b, number(TrafficClass::tp), bytes,
-                         group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
+void Instance::add(std::uint32_t request, const Request& what, RequestContent content) {
+  const bool has_prompt = part() != RequestPart::answer;
+  scheduler_.add(request, what, std::move(content), part());
+  if (ttft_ && (has_prompt || !kv_follows_promise_)) ttft_->queued(request, now());
+  if (is_paged()) {
+    if (has_prompt) client_.on_promised(*this, {request, 0});
+    engine_.added(request);
   }
-  for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
-    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp()});
+  for (const Reservation& reservation : scheduler_.reserve()) promised(reservation);
+  report();
 }
 
-void allow_reuse(const std::vector<Instance*>& instances, const std::vector<transport::Traffic>& traffic,
-                 transport::Fabric& fabric) {
-  std::vector<Communicator*> groups;
-  for (const Instance* instance : instances)
-    for (std::uint32_t p = 0; p < instance->pp(); ++p) groups.push_back(&instance->tp_communicator(p));
-  std::vector<Communicator::OtherTraffic> others;
-  for (const transport::Traffic& t : traffic)
-    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
-  Communicator::allow_reuse(groups, others, fabric);
+void Instance::promised(const Reservation& reservation) {
+  if (part() == RequestPart::answer && ttft_ && !kv_follows_promise_) ttft_->fetches(reservation.request, now());
+  client_.on_promised(*this, reservation);
+  if (part() != RequestPart::answer) engine_.added(reservation.request);
+}
+
+void Instance::awaits_kv(std::uint32_t request) {
+  if (ttft_) ttft_->fetches(request, now());
+}
+
+void Instance::kv_arrived(std::uint32_t request) {
+  scheduler_.arrived(request);
+  if (ttft_) ttft_->fetched(request, now());
+  engine_.added(request);
+}
+
+void Instance::release(std::uint32_t request) {
+  scheduler_.release(request);
+  report();
+}
+
+void Instance::promise() {
+  report();
+  for (const Reservation& reservation : scheduler_.reserve()) promised(reservation);
+  report();
+}
+
+TtftTimes Instance::first_token(std::uint32_t request) {
+  return ttft_ ? ttft_->first_token(request, now()) : TtftTimes();
+}
+
+void Instance::report() {
+  if (!is_paged()) {
+    if (grid_.kv().held(0) == reported_kv_) return;
+    reported_kv_ = grid_.kv().held(0);
+    client_.on_kv_promised(*this);
+    return;
+  }
+  const EngineLoad load{scheduler_.running(), scheduler_.waiting(), scheduler_.pool().held()};
+  if (load == reported_) return;
+  reported_ = load;
+  client_.on_load(*this, load);
+}
+
+void Instance::on_composed(std::uint32_t pass, const Iteration& iteration) {
+  client_.on_composed(*this, pass, iteration.batch);
+}
+
+void Instance::on_asked(const ScheduledBatch& batch) {
+  if (ttft_) ttft_->composed(batch, scheduler_, now());
+  for (const Reservation& reservation : batch.reservations) promised(reservation);
+  report();
+}
+
+void Instance::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                                    JobRef job) {
+  client_.on_attention_emitted(*this, pass, stage, t, layer, job);
+}
+
+void Instance::on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) {
+  if (ttft_) ttft_->begun(pass, batch, now());
+}
+
+void Instance::on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) {
+  if (ttft_) ttft_->acts(pass, stage, activity, now());
+}
+
+void Instance::on_begun(std::uint32_t request) { client_.on_begun(*this, request); }
+
+void Instance::on_iteration(std::uint32_t number, const Iteration& iteration) {
+  client_.on_iteration(*this, number, iteration);
+}
+
+void Instance::on_token(std::uint32_t request) { client_.on_token(*this, request); }
+
+void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, request, scheduler_.counts(request)); }
+
+void Instance::on_batch_done(const ScheduledBatch& batch) {
+  if (ttft_) ttft_->completed(batch, now());
+  report();
 }
 
 }  // namespace railyard::workload::inference

@@ -1,99 +1,132 @@
-// An instance of a serving engine: a model on a mesh of tp x pp ranks, the GPUs of one group. The instance knows the
-// layers of each stage, the times of kernels, and the memory left for KV cache.
+// An instance of a serving engine: a model on its GPUs, a scheduler with the KV cache, the engine that runs the batches, and the
+// clock of the time to first token. A service adds requests, and hears what becomes of them; an instance knows no other one.
+//
+// A request comes for all of its tokens, for its prompt, or for its answer. Of an answer, the KV of the prompt is somewhere
+// else: the instance promises memory for it, and the request runs when the service says that the KV has arrived. The KV of a
+// prompt stays until the service says that it has been read.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "gpu/kernels/kernel_timer.h"
-#include "transformer/layer_plan.h"
-#include "transport/study/fidelity_choice.h"
-#include "workload/host.h"
-#include "workload/inference/engine/kv_cache.h"
-#include "workload/inference/engine/mapping.h"
-#include "workload/parallel/mesh.h"
+#include "workload/engine_listener.h"
+#include "workload/inference/engine/engine.h"
+#include "workload/inference/engine/grid.h"
+#include "workload/inference/engine/instance_spec.h"
+#include "workload/inference/engine/ttft_parts.h"
+#include "workload/inference/scheduler/scheduler.h"
 
 namespace railyard::workload::inference {
 
-class Instance {
+class Instance;
+
+class InstanceClient {
  public:
-  /// Streams of a rank: kernels and tensor-parallel collectives; pipeline sends; KV handoffs. If host time is modelled,
-  /// rank t = 0 of each stage also has the stream of the host that launches the stage's kernels. With connect_stages(),
-  /// ranks also have a stream "pp_in" for what comes from other stages.
-  enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
+  /// The request has memory for its KV; of an answer, KV can be sent there. If batches take memory, a request whose KV is not
+  /// elsewhere has this when it enters the queue.
+  virtual void on_promised(Instance& instance, const Reservation& reservation) = 0;
+  /// A batch has been composed; its jobs follow, with on_attention_emitted().
+  virtual void on_composed(Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) = 0;
+  /// See PassClient::on_attention_emitted().
+  virtual void on_attention_emitted(Instance& instance, std::uint32_t pass, std::uint32_t stage, std::uint32_t t,
+                                    std::uint32_t layer, JobRef job) = 0;
+  /// The request's first kernel begins.
+  virtual void on_begun(Instance& instance, std::uint32_t request) = 0;
+  virtual void on_iteration(Instance& instance, std::uint32_t number, const Iteration& iteration) = 0;
+  virtual void on_token(Instance& instance, std::uint32_t request) = 0;
+  /// The request has left the scheduler.
+  virtual void on_finished(Instance& instance, std::uint32_t request, const Scheduler::Counts& counts) = 0;
+  /// With paged KV cache.
+  virtual void on_load(Instance& instance, const EngineLoad& load) = 0;
+  /// Memory that is not paged: what is promised on a rank of each stage has changed.
+  virtual void on_kv_promised(Instance& instance) = 0;
 
-  /// @param name     of the group of ranks
-  /// @param engine   whose tensor-parallel collectives and attention kernels run
-  /// @param gpus     GPU of each rank p*tp+t; all have the same datasheet
-  Instance(const std::string& name, const transformer::ModelShape& model, const Mapping& mapping, const Host& host,
-           const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus, Executor& executor);
-  Instance(const Instance&) = delete;
-  Instance& operator=(const Instance&) = delete;
-
-  std::uint32_t tp() const { return mesh_->size(Dimension::tp); }
-  std::uint32_t pp() const { return mesh_->size(Dimension::pp); }
-  std::uint32_t ranks() const { return mesh_->size(); }
-  Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * tp() + t); }
-  Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
-  /// The tensor-parallel ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors
-  /// inside a server use the engine's own kernel; all other vectors use NCCL.
-  Communicator& tp_communicator(std::uint32_t stage) const { return *tp_groups_.all()[stage]; }
-
-  /// Allows exchange(). Call before the first job.
-  void connect_stages();
-  /// Sends bytes from rank t of a stage to rank t of the next one, or of the last stage to the first one, by NCCL's kernels
-  /// on both. @return the receiver's job
-  JobRef exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
-                  JobRef after);
-
-  const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
-  /// Model-wide index of a stage's first layer.
-  std::uint32_t first_layer(std::uint32_t p) const { return first_layer_[p]; }
-  transformer::LayerTimer& timer() { return timer_; }
-  const transformer::ModelShape& model() const { return model_; }
-  transformer::LayerSplit split() const { return {tp(), false}; }
-
-  KvCache& kv() { return *kv_; }
-  const KvCache& kv() const { return *kv_; }
-  /// Allocates weights and activations. KV cache that is not paged can fill the rest, up to `limit_ratio` of each GPU's memory.
-  /// `new_tokens` of a sequence run in one pass.
-  void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
-
-  /// Allocates weights, activations and a paged KV cache.
-  /// @param blocks  of the cache, of `block_tokens` tokens each
-  void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
-                  std::uint32_t block_tokens);
-  /// Bytes of a block of KV cache on a rank of stage p.
-  Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
-    return kv_->bytes_per_token(p) * block_tokens;
-  }
-
-  /// Adds an estimate of the traffic of passes with `tokens` tokens in all.
-  /// @param group  number of the first stage's group of senders whose collectives may be reused, or Traffic::kNobody
-  /// @param tensors  hidden states that a stage sends to the next one for a token
-  void add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
-                   std::uint32_t tensors) const;
-
- private:
-  transformer::ModelShape model_;
-  std::unique_ptr<Mesh> mesh_;
-  Executor& executor_;
-  Communicators tp_groups_;
-  std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
-  std::vector<transformer::Stage> stages_;
-  std::vector<std::uint32_t> first_layer_;
-  std::unique_ptr<KvCache> kv_;
-  gpu::KernelTimer kernels_;
-  transformer::LayerTimer timer_;
+ protected:
+  ~InstanceClient() = default;
 };
 
-/// Whether a job of Instance::exchange() is the sender's.
-inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collective && job.member() == 0; }
+class Instance : private EngineClient {
+ public:
+  /// What is the same for all instances of a service, and its place among them.
+  struct Setting {
+    const transformer::ModelShape& model;
+    const Host& host;
+    CudaGraphs graphs;
+    PpSend pp_send = PpSend::shard;
+    double memory_limit_ratio = 0.9;
+    bool names_requests = false;      ///< names of passes contain the request
+    bool is_one_of_role = false;      ///< names of jobs contain the instance
+    bool shares_group = false;        ///< names of links contain it
+    bool brings_first_token = true;   ///< of the part `answer`: if not, no part of the TTFT is here
+    bool kv_follows_promise = false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here
+  };
+  /// @param id      its place in the service
+  /// @param gpus    of its ranks
+  /// @param blocks  of its paged KV cache, including the reserved block
+  Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting, const std::vector<gpu::Gpu*>& gpus,
+           std::uint32_t blocks, Executor& executor, InstanceClient& client);
 
-/// Allows reuse of the collectives of these instances' tensor-parallel groups, where they share no link with other traffic.
-/// @param traffic  all of the run
-void allow_reuse(const std::vector<Instance*>& instances, const std::vector<transport::Traffic>& traffic,
-                 transport::Fabric& fabric);
+  std::uint32_t id() const { return id_; }
+  const std::string& name() const { return spec_.name; }
+  const InstanceSpec& spec() const { return spec_; }
+  RequestPart part() const { return spec_.part; }
+  /// "_Inst[a]" in names of jobs if there are several instances of its role; else "".
+  const std::string& suffix() const { return suffix_; }
+  Grid& grid() { return grid_; }
+  const Grid& grid() const { return grid_; }
+  Engine& engine() { return engine_; }
+  const Engine& engine() const { return engine_; }
+  const Scheduler& scheduler() const { return scheduler_; }
+
+  /// A request enters the queue.
+  void add(std::uint32_t request, const Request& what, RequestContent content);
+  /// Of the part `answer`: the prompt is complete, and its KV is on its way.
+  void awaits_kv(std::uint32_t request);
+  /// All KV of a request of the part `answer` is here; it has tokens to compute.
+  void kv_arrived(std::uint32_t request);
+  /// The KV of a prompt that has left has been read; or the request, whose KV has arrived, has no answer to compute.
+  void release(std::uint32_t request);
+  /// Memory has been given back: promises it to requests that wait for it outside of batches.
+  void promise();
+  /// The request's first token is known here. @return the parts of its time in this instance
+  TtftTimes first_token(std::uint32_t request);
+
+ private:
+  bool is_paged() const { return spec_.scheduler.reserve != Reserve::ahead; }
+  Time now() const { return executor_.fabric().now(); }
+  EngineSpec engine_spec(const Setting& setting) const;
+  /// Allocates memory. @return blocks of the KV cache, including the reserved block
+  std::uint32_t load(const Setting& setting, std::uint32_t paged_blocks);
+  void promised(const Reservation& reservation);
+  /// Reports load and memory.
+  void report();
+
+  void on_composed(std::uint32_t pass, const Iteration& iteration) override;
+  void on_asked(const ScheduledBatch& batch) override;
+  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
+                            JobRef job) override;
+  void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) override;
+  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) override;
+  void on_begun(std::uint32_t request) override;
+  void on_iteration(std::uint32_t number, const Iteration& iteration) override;
+  void on_token(std::uint32_t request) override;
+  void on_finished(std::uint32_t request) override;
+  void on_batch_done(const ScheduledBatch& batch) override;
+
+  std::uint32_t id_;
+  InstanceSpec spec_;
+  std::string suffix_;
+  bool kv_follows_promise_;
+  Executor& executor_;
+  InstanceClient& client_;
+  Grid grid_;
+  Scheduler scheduler_;
+  Engine engine_;
+  std::optional<TtftClock> ttft_;  ///< if memory is paged, and a part of the TTFT is here
+  EngineLoad reported_;
+  Bytes reported_kv_ = 0;  ///< promised on a rank of stage 0
+};
 
 }  // namespace railyard::workload::inference

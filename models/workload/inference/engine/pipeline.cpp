@@ -36,12 +36,12 @@ std::string Pipeline::name(std::uint64_t arguments) const {
       if (names_ == PassNames::iteration)
         name = fmt::format("{}_PP[{}]_TP[{}]", unit, stage, tp);
       else
-        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * instance_.tp() + tp, unit)
+        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * grid_.tp() + tp, unit)
                        : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
       break;
   }
   if (pass.request != Pass::kOnly) name += fmt::format("_Req[{}]", pass.request);
-  return name;
+  return name + suffix_;
 }
 
 std::string Pipeline::task(std::uint64_t arguments) const {
@@ -88,8 +88,15 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
   }
 }
 
-Pipeline::Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client)
-    : instance_(instance), executor_(executor), names_(names), hop_(hop), client_(client), times_(instance.ranks()) {}
+Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client,
+                   std::string suffix)
+    : grid_(grid),
+      executor_(executor),
+      names_(names),
+      hop_(hop),
+      client_(client),
+      suffix_(std::move(suffix)),
+      times_(grid.ranks()) {}
 
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
@@ -97,17 +104,17 @@ std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after)
   states_.emplace_back();
   State& s = states_.back();
   s.pass = pass;
-  s.ranks.resize(instance_.ranks());
-  s.launched.resize(instance_.pp());
-  s.stage_begun.assign(instance_.pp(), 0);
-  s.stage_left.assign(instance_.pp(), instance_.tp());
-  s.ranks_left = instance_.ranks();
-  s.last_stage_left = instance_.tp();
-  s.sends_left = (instance_.pp() - 1) * instance_.tp();
+  s.ranks.resize(grid_.ranks());
+  s.launched.resize(grid_.pp());
+  s.stage_begun.assign(grid_.pp(), 0);
+  s.stage_left.assign(grid_.pp(), grid_.tp());
+  s.ranks_left = grid_.ranks();
+  s.last_stage_left = grid_.tp();
+  s.sends_left = (grid_.pp() - 1) * grid_.tp();
   std::vector<JobRef> incoming = after;
   const JobRef prepared =
       emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
-  for (std::uint32_t p = 0; p < instance_.pp(); ++p) emit_stage(number, p, incoming, prepared);
+  for (std::uint32_t p = 0; p < grid_.pp(); ++p) emit_stage(number, p, incoming, prepared);
   return number;
 }
 
@@ -120,16 +127,16 @@ JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage,
   fields.layer = layer;
   fields.what = what;
   ++state(number).host_left;
-  Rank& rank = instance_.rank(stage, 0);
-  return executor_.host(rank, rank.stream(Instance::kHost), duration, JobLabel::of(*this, fields), *this, after);
+  Rank& rank = grid_.rank(stage, 0);
+  return executor_.host(rank, rank.stream(Grid::kHost), duration, JobLabel::of(*this, fields), *this, after);
 }
 
 void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
-  const std::uint32_t tp = instance_.tp();
+  const std::uint32_t tp = grid_.tp();
   const Pass pass = state(number).pass;
-  const transformer::Stage& stage = instance_.stage(p);
-  const Bytes hidden = hop_.tensors * hidden_bytes(instance_.model(), pass.tokens);
-  Communicator& communicator = instance_.tp_communicator(p);
+  const transformer::Stage& stage = grid_.stage(p);
+  const Bytes hidden = hop_.tensors * hidden_bytes(grid_.model(), pass.tokens);
+  Communicator& communicator = grid_.tp_communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
 
@@ -147,13 +154,12 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   const auto kernels = [&](What what, const gpu::SharedChain& chain, std::uint32_t layer, bool is_last,
                            JobRef launched = {}) {
     for (std::uint32_t t = 0; t < tp; ++t) {
-      Rank& rank = instance_.rank(p, t);
+      Rank& rank = grid_.rank(p, t);
       std::vector<JobRef> on;
       if (first && t < incoming.size()) on.push_back(incoming[t]);
       if (first && p == 0) on.push_back(prepared);
       on.push_back(launched);
-      last[t] =
-          executor_.kernel(rank, rank.stream(Instance::kCompute), chain, label(what, t, layer, is_last), *this, on);
+      last[t] = executor_.kernel(rank, rank.stream(Grid::kCompute), chain, label(what, t, layer, is_last), *this, on);
     }
     first = false;
   };
@@ -172,8 +178,8 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   const bool has_head = stage.last && pass.head != nullptr;
   if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
-    const std::uint32_t layer = instance_.first_layer(p) + l;
-    const std::vector<Pass::Step>& steps = pass.layers[instance_.model().kind(layer)];
+    const std::uint32_t layer = grid_.first_layer(p) + l;
+    const std::vector<Pass::Step>& steps = pass.layers[grid_.model().kind(layer)];
     // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.
     JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
@@ -200,12 +206,12 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     const Bytes bytes = hop_.send == PpSend::shard ? hidden / tp + (t < hidden % tp ? 1 : 0) : hidden;
     if (hop_.by_kernels) {
       ++state(number).collectives_left;
-      incoming[t] = instance_.exchange(p, t, bytes, label(kActivation, t, 0, false), *this, last[t]);
+      incoming[t] = grid_.exchange(p, t, bytes, label(kActivation, t, 0, false), *this, last[t]);
       continue;
     }
-    Rank& rank = instance_.rank(p, t);
-    const CopyTarget transfer{instance_.rank(p + 1, t).gpu->window(), bytes};
-    incoming[t] = executor_.copy(rank, rank.stream(Instance::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
+    Rank& rank = grid_.rank(p, t);
+    const CopyTarget transfer{grid_.rank(p + 1, t).gpu->window(), bytes};
+    incoming[t] = executor_.copy(rank, rank.stream(Grid::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
   }
 }
@@ -218,7 +224,7 @@ void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
   const Fields f = fields_of(job);
   const std::uint32_t r = rank_of(job);
   if (f.stage > 0) {
-    const Time sent = s.ranks[r - instance_.tp()].send_begun;
+    const Time sent = s.ranks[r - grid_.tp()].send_begun;
     times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
   if (s.stage_begun[f.stage]++ == 0) client_.on_stage_begun(f.pass, f.stage);
@@ -235,7 +241,7 @@ void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) 
 }
 
 void Pipeline::tell(const Job& job, PassActivity activity) {
-  if (rank_of(job) % instance_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity);
+  if (rank_of(job) % grid_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity);
 }
 
 void Pipeline::on_job_begun(const Job& job) {
@@ -262,7 +268,7 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   times_[r].occupied_s += (now - rank.begun - rank.host_waits).seconds();
   last_done_ = later(last_done_, now);
   Fields f = fields_of(job);
-  f.tp = r % instance_.tp();
+  f.tp = r % grid_.tp();
   f.what = kRank;
   JobRecord record;
   record.label = JobLabel::of(*this, f);
@@ -274,7 +280,7 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   --s.ranks_left;
   const std::uint32_t pass = f.pass;
   if (--s.stage_left[f.stage] == 0) client_.on_stage_done(pass, f.stage);
-  if (f.stage + 1u != instance_.pp()) return;
+  if (f.stage + 1u != grid_.pp()) return;
   executor_.reached(this, pass);
   if (--s.last_stage_left != 0) return;
   executor_.passed(this, pass);

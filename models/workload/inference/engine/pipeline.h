@@ -83,12 +83,13 @@ struct RankTimes {
 ///
 /// with _Req[n] at the end if a run has several requests and the pass belongs to one request. Iterations of an engine
 /// that mixes both are named It[i]_PP[p]_TP[t], and otherwise as prefill, with It[i] in the place of Chunk[i] and
-/// Host for Host_P.
+/// Host for Host_P. If a service has several instances of a role, _Inst[name] follows.
 enum class PassNames : std::uint8_t { prefill, decode, iteration };
 
 class Pipeline : private JobClient, private JobNamer {
  public:
-  Pipeline(Instance& instance, Executor& executor, PassNames names, const StageHop& hop, PassClient& client);
+  Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client,
+           std::string suffix = {});
 
   /// @param after  jobs for which rank t of stage 0 waits, by t; can be empty. @return the pass's number, counted from
   /// 0
@@ -167,11 +168,12 @@ class Pipeline : private JobClient, private JobNamer {
   const char* kind(std::uint64_t arguments) const override;
   Recorded recorded(std::uint64_t arguments) const override;
 
-  Instance& instance_;
+  Grid& grid_;
   Executor& executor_;
   PassNames names_;
   StageHop hop_;
   PassClient& client_;
+  std::string suffix_;  ///< of names
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;
   std::vector<RankTimes> times_;

@@ -18,6 +18,8 @@ struct Request {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t output_tokens = 1;  ///< prefill produces the first token, decode steps the rest
   std::uint32_t priority = 0;       ///< lower values first, for a scheduler with priorities
+  /// For a fixed router: which of the instances that take prompts, and which of those that take answers only.
+  std::uint32_t instance = 0, answer_instance = 0;
 };
 
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
@@ -34,14 +36,11 @@ struct RequestContent {
   std::vector<std::uint64_t> ids;
 };
 
-/// Instants from the start of the run.
+/// Instants at the API server and the client, from the start of the run.
 struct RequestTimes {
-  Time queued;  ///< the host has put the request into the queue
-  Time admitted, prefill_begun;
-  Time prefilled;    ///< prefill has produced the first token
-  Time first_known;  ///< the instance that brings the first token to the client has it
-  Time first_token;  ///< arrival of the first token at the client
-  Time kv_landed, decode_begun;
+  Time queued;               ///< the host has put the request into the queue
+  Time first_known;          ///< the instance that brings the first token to the client has it
+  Time first_token;          ///< arrival of the first token at the client
   Time last_token;           ///< arrival of the last token at the client
   std::vector<Time> tokens;  ///< arrival of each token at the client
 };

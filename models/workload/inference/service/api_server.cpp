@@ -5,14 +5,8 @@
 
 namespace railyard::workload::inference {
 
-namespace {
-
-constexpr std::size_t kReceiver = 0;  ///< stream
-
-}  // namespace
-
-ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
-                     Executor& executor, ApiServerClient& client)
+ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, std::uint32_t servers,
+                     bool names_requests, Executor& executor, ApiServerClient& client)
     : source_(std::move(source)),
       host_(host),
       client_time_(client_time),
@@ -20,7 +14,7 @@ ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Ti
       executor_(executor),
       client_(client),
       rank_(executor.add_host("api_server", 0)) {
-  rank_.add_stream("");
+  for (std::uint32_t i = 0; i < servers; ++i) rank_.add_stream("");
 }
 
 void ApiServer::schedule_arrival() {
@@ -42,7 +36,8 @@ void ApiServer::on_event(std::uint32_t, std::uint64_t) {
 void ApiServer::arrive() {
   const std::uint32_t request = arrived_++;
   RequestSource::Arrival arrival = source_->take();
-  if (!client_.can_hold(arrival.request)) {
+  std::vector<Visit> visits = client_.route(arrival.request);
+  if (visits.empty()) {
     ++refused_;
     source_->done(request, executor_.fabric().now());
     return;
@@ -50,6 +45,7 @@ void ApiServer::arrive() {
   Live& live = live_[request];
   live.request = arrival.request;
   live.content = std::move(arrival.content);
+  live.visits = std::move(visits);
   if (free_streams_.empty()) {
     rank_.add_stream("");
     free_streams_.push_back(rank_.streams.size() - 1);
@@ -72,7 +68,8 @@ void ApiServer::receive(std::uint32_t request) {
     return;
   }
   if (client_time_ == Time()) tell(request, RequestPhase::host);
-  executor_.host(rank_, rank_.stream(kReceiver), host_.request(), label(request, kReceive, 0), *this);
+  executor_.host(rank_, rank_.stream(live_.at(request).visits.front().instance), host_.request(),
+                 label(request, kReceive, 0), *this);
 }
 
 void ApiServer::enter(std::uint32_t request) {

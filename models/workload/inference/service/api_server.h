@@ -1,5 +1,5 @@
-// The API server of a serving engine, between clients and the engine. A request comes from its source, reaches the
-// server after the client's time for a request, and enters the engine's queue after the host's time for a request. The
+// The API servers of a service, between clients and engines. A request comes from its source, reaches the server of the
+// instance that takes it after the client's time for a request, and enters the engine's queue after the host's time for a request. A
 // server is one process (vLLM's default, --api-server-count 1): it takes requests one after the other, so requests that
 // arrive together enter the queue one by one. Each token reaches the client after the host's time for a token. A request
 // is done when it has left the engine and the client has all its tokens.
@@ -15,6 +15,7 @@
 #include "workload/host.h"
 #include "workload/inference/engine/ttft_parts.h"
 #include "workload/inference/requests/request_source.h"
+#include "workload/inference/requests/visit.h"
 #include "workload/inference/scheduler/scheduler.h"
 #include "workload/jobs.h"
 #include "workload/request_listener.h"
@@ -26,8 +27,19 @@ struct Served {
   Request request;
   RequestTimes times;
   Scheduler::Counts counts;
-  std::size_t instance = 0;  ///< the last one that computed a part
-  TtftTimes ttft;            ///< of a continuous scheduler: the parts add up to first_token - arrival
+  std::vector<Visit> visits;  ///< of one instance, or of one for the prompt and one for the answer
+  TtftTimes ttft;             ///< of a continuous scheduler: the parts add up to first_token - arrival
+
+  /// The last one that computed a part.
+  std::uint32_t instance() const { return (visits.back().begun ? visits.back() : visits.front()).instance; }
+  /// It has memory for its prompt, or waits for batches that take it.
+  Time admitted() const { return visits.front().kv_promised; }
+  Time prefill_begun() const { return visits.front().begun.value_or(Time()); }
+  /// The first token is known where the prompt was computed.
+  Time prefilled() const { return visits.front().first_token.value_or(Time()); }
+  /// The KV of the prompt is where the answer is computed.
+  Time kv_landed() const { return visits.size() > 1 ? visits.back().kv_landed : prefilled(); }
+  Time decode_begun() const { return visits.size() > 1 ? visits.back().begun.value_or(kv_landed()) : prefilled(); }
 };
 
 class RequestSink {
@@ -41,8 +53,8 @@ class RequestSink {
 
 class ApiServerClient {
  public:
-  /// Whether the engine can hold this request. If it cannot, the API server refuses the request.
-  virtual bool can_hold(const Request& request) const = 0;
+  /// The instances that compute the request. Empty if one of them can never hold it; then the API server refuses it.
+  virtual std::vector<Visit> route(const Request& request) = 0;
   /// The request enters the queue of the engine.
   virtual void on_queued(std::uint32_t request, RequestContent content) = 0;
   /// See ApiServer::forward().
@@ -55,9 +67,10 @@ class ApiServerClient {
 class ApiServer : private JobClient, private JobNamer, private transport::CalendarClient {
  public:
   /// @param client_time     of the load generator, before the server has a request
+  /// @param servers         one for each instance that takes requests; these have the first ids
   /// @param names_requests  names of jobs contain the request
-  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, bool names_requests,
-            Executor& executor, ApiServerClient& client);
+  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, std::uint32_t servers,
+            bool names_requests, Executor& executor, ApiServerClient& client);
 
   void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
   void follow(RequestListener& listener) { listener_ = &listener; }
@@ -123,7 +136,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   bool names_requests_;
   Executor& executor_;
   ApiServerClient& client_;
-  Rank& rank_;  ///< with the stream of the process that receives requests, and one for each request on its way
+  Rank& rank_;  ///< with a stream for each process that receives requests, and one for each request on its way
   std::vector<std::size_t> free_streams_;
   std::unordered_map<std::uint32_t, Live> live_;
   std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;

@@ -24,18 +24,23 @@ struct Longest {
   Origin where;
 };
 
+/// How instances are chosen for a request: `fixed` by the request itself.
+enum class RouterPolicy { fixed };
+
 struct ServingSpec {
   RequestSourceMaker requests;
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
-  std::vector<InstanceSpec> instances;  ///< one for all parts of requests, or one for prompts and one for answers
+  /// For all parts of requests; or for prompts, and then for answers. Their places are their ids.
+  std::vector<InstanceSpec> instances;
   KvMemory memory;
   CudaGraphs cudagraph;
   Host host;
   /// Of the load generator, for each request before the API server has it; in the client's latencies.
   double client_us = 0;
   PpSend pp_send = PpSend::shard;
-  HandoffGrain handoff = HandoffGrain::fetched;  ///< of two instances
-  FirstToken first_token = FirstToken::prefill;  ///< of two instances
+  RouterPolicy router = RouterPolicy::fixed;
+  HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
+  FirstToken first_token = FirstToken::prefill;  ///< with instances for answers
   Slo slo;
   bool names_requests = true;    ///< in names of jobs
   RequestList::Requests listed;  ///< all requests, for the estimate of traffic; null: not known

@@ -1,4 +1,4 @@
-#include "workload/inference/service/handoff.h"
+#include "workload/inference/service/kv_exchange.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -8,8 +8,7 @@
 
 namespace railyard::workload::inference {
 
-HandoffPlan::HandoffPlan(const Instance& prefill, const Instance& decode)
-    : model_(prefill.model()), shares_(prefill.ranks()) {
+HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefill.model()), shares_(prefill.ranks()) {
   head_bytes_ = stored_bytes(2ull * model_.head_dim, model_.kv_dtype);
 
   // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
@@ -52,54 +51,55 @@ Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t 
   return sum * share.heads * head_bytes_;
 }
 
-Handoff::Handoff(Instance& prefill, Instance& decode, HandoffGrain grain, bool names_requests, Executor& executor,
-                 HandoffClient& client)
-    : prefill_(prefill),
-      decode_(decode),
-      grain_(grain),
-      names_requests_(names_requests),
-      executor_(executor),
-      client_(client),
-      plan_(prefill, decode) {}
+const HandoffPlan& KvExchange::plan(const Instance& from, const Instance& to) {
+  return plans_.try_emplace({from.id(), to.id()}, from.grid(), to.grid()).first->second;
+}
 
-void Handoff::fetch(std::uint32_t request, std::uint64_t from, std::uint64_t prompt) {
+void KvExchange::fetch(const Transfer& transfer) {
+  const std::uint32_t request = transfer.request;
+  static_cast<Transfer&>(prompts_[request]) = transfer;
   prompts_[request].is_computed = true;
   forget();
   Part& whole = parts_.emplace_back();
   whole.request = request;
-  whole.tokens = {from, prompt, prompt};
+  whole.from = transfer.from;
+  whole.to = transfer.to;
+  whole.tokens = {transfer.begin, transfer.prompt, transfer.prompt};
   Fields fields{};
   fields.part = first_part_ + static_cast<std::uint32_t>(parts_.size()) - 1;
-  for (std::uint32_t r = 0; r < prefill_.ranks(); ++r) {
+  for (std::uint32_t r = 0; r < transfer.from->grid().ranks(); ++r) {
     fields.rank = r;
-    emit(fields, 0, prefill_.model().layers, {});
+    emit(fields, 0, transfer.from->grid().model().layers, {});
   }
   if (prompts_[request].left > 0) return;
   prompts_.erase(request);
   client_.on_kv_arrived(request);
 }
 
-void Handoff::expect(std::uint32_t request, std::uint64_t from, std::uint64_t prompt) {
-  prompts_[request].tokens = prompt;
-  prompts_[request].sent = from;
+void KvExchange::expect(const Transfer& transfer) {
+  Prompt& prompt = prompts_[transfer.request];
+  static_cast<Transfer&>(prompt) = transfer;
+  prompt.sent = transfer.begin;
 }
 
-void Handoff::forget() {
+void KvExchange::forget() {
   for (; !parts_.empty() && parts_.front().left == 0; ++first_part_) parts_.pop_front();
 }
 
-void Handoff::composed(std::uint32_t pass, const ScheduledBatch& batch) {
+void KvExchange::composed(const Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) {
   forget();
   for (const ScheduledBatch::Item& item : batch.items) {
     const auto found = prompts_.find(item.request);
-    if (found == prompts_.end()) continue;
+    if (found == prompts_.end() || found->second.from != &instance) continue;
     Prompt& prompt = found->second;
     Part chunk;
     chunk.request = item.request;
+    chunk.from = prompt.from;
+    chunk.to = prompt.to;
     chunk.chunk = prompt.chunks++;
     chunk.pass = pass;
-    chunk.tokens = {prompt.sent, item.start + item.tokens, prompt.tokens};
-    if (grain_ == HandoffGrain::at_end && chunk.tokens.end < prompt.tokens) continue;
+    chunk.tokens = {prompt.sent, item.start + item.tokens, prompt.prompt};
+    if (grain_ == HandoffGrain::at_end && chunk.tokens.end < prompt.prompt) continue;
     // After a preemption a chunk may compute tokens that have been sent.
     if (chunk.tokens.end <= prompt.sent) continue;
     prompt.sent = chunk.tokens.end;
@@ -107,45 +107,50 @@ void Handoff::composed(std::uint32_t pass, const ScheduledBatch& batch) {
   }
 }
 
-void Handoff::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
-                                   JobRef job) {
-  const std::uint32_t first = prefill_.first_layer(stage), last = first + prefill_.stage(stage).layers;
+void KvExchange::on_attention_emitted(const Instance& instance, std::uint32_t pass, std::uint32_t stage,
+                                      std::uint32_t t, std::uint32_t layer, JobRef job) {
+  const Grid& grid = instance.grid();
+  const std::uint32_t first = grid.first_layer(stage), last = first + grid.stage(stage).layers;
   const bool per_layer = grain_ == HandoffGrain::per_layer;
   // The stage's last attention kernels complete its KV. MLPs and the LM head do not change KV.
   if (!per_layer && layer + 1 != last) return;
   Fields fields{};
-  fields.rank = stage * prefill_.tp() + t;
+  fields.rank = stage * grid.tp() + t;
   fields.per_layer = per_layer;
   fields.layer = per_layer ? layer : 0;
-  for (std::size_t i = parts_.size(); i > 0 && parts_[i - 1].pass == pass; --i) {
+  const auto is_of_pass = [&](const Part& part) {
+    return part.chunk != kWhole && part.pass == pass && part.from == &instance;
+  };
+  for (std::size_t i = parts_.size(); i > 0 && is_of_pass(parts_[i - 1]); --i) {
     fields.part = first_part_ + static_cast<std::uint32_t>(i - 1);
     emit(fields, per_layer ? layer : first, per_layer ? layer + 1 : last, {job});
   }
 }
 
-void Handoff::emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer,
-                   const std::vector<JobRef>& after) {
+void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer,
+                      const std::vector<JobRef>& after) {
   Part& of = part(fields.part);
   std::vector<CopyTarget> transfers;
-  for (const HandoffPlan::Share& share : plan_.shares(fields.rank)) {
-    const Bytes bytes = plan_.bytes(share, first_layer, last_layer, of.tokens);
-    if (bytes > 0) transfers.push_back({*decode_.rank(share.decode_rank).memory, bytes});
+  const HandoffPlan& plan = this->plan(*of.from, *of.to);
+  for (const HandoffPlan::Share& share : plan.shares(fields.rank)) {
+    const Bytes bytes = plan.bytes(share, first_layer, last_layer, of.tokens);
+    if (bytes > 0) transfers.push_back({*of.to->grid().rank(share.decode_rank).memory, bytes});
   }
   if (transfers.empty()) return;  // a replica without decode ranks, or tokens that no window will contain
   ++of.left;
   ++prompts_.at(of.request).left;
-  Rank& rank = prefill_.rank(fields.rank);
-  executor_.copy(rank, rank.stream(Instance::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
+  Rank& rank = of.from->grid().rank(fields.rank);
+  executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
                  *this, after);
 }
 
-void Handoff::computed(std::uint32_t request) {
+void KvExchange::computed(std::uint32_t request) {
   prompts_.at(request).is_computed = true;
   executor_.reached(this, request);
   check_arrived(request);
 }
 
-void Handoff::on_job_done(const Job& job) {
+void KvExchange::on_job_done(const Job& job) {
   Part& done = part(job.label().as<Fields>().part);
   --done.left;
   --prompts_.at(done.request).left;
@@ -153,7 +158,7 @@ void Handoff::on_job_done(const Job& job) {
   check_arrived(done.request);
 }
 
-void Handoff::check_arrived(std::uint32_t request) {
+void KvExchange::check_arrived(std::uint32_t request) {
   const Prompt& prompt = prompts_.at(request);
   if (!prompt.is_computed || prompt.left > 0) return;
   prompts_.erase(request);
@@ -161,28 +166,30 @@ void Handoff::check_arrived(std::uint32_t request) {
   client_.on_kv_arrived(request);
 }
 
-std::string Handoff::name(std::uint64_t arguments) const {
+std::string KvExchange::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const Part& of = part(f.part);
-  std::string name = fmt::format("Handoff_PP[{}]_TP[{}]", f.rank / prefill_.tp(), f.rank % prefill_.tp());
+  std::string name = fmt::format("Handoff_PP[{}]_TP[{}]", f.rank / of.from->grid().tp(), f.rank % of.from->grid().tp());
   if (of.chunk != kWhole) name += fmt::format("_Chunk[{}]", of.chunk);
   if (f.per_layer) name += fmt::format("_Layer[{}]", std::uint32_t{f.layer});
   if (names_requests_) name += fmt::format("_Req[{}]", of.request);
+  if (!of.from->suffix().empty() || !of.to->suffix().empty())
+    name += fmt::format("_FromInst[{}]_ToInst[{}]", of.from->name(), of.to->name());
   return name;
 }
 
-std::string Handoff::task(std::uint64_t arguments) const {
+std::string KvExchange::task(std::uint64_t arguments) const {
   const Part& of = part(JobLabel::fields_of<Fields>(arguments).part);
   return of.chunk == kWhole ? work(arguments) : fmt::format("pass {}", of.pass);
 }
 
-std::string Handoff::work(std::uint64_t arguments) const {
+std::string KvExchange::work(std::uint64_t arguments) const {
   const Part& of = part(JobLabel::fields_of<Fields>(arguments).part);
   if (of.chunk == kWhole) return fmt::format("Req[{}]", of.request);
   return Pipeline::unit(PassNames::prefill, of.chunk, names_requests_ ? of.request : Pass::kOnly);
 }
 
-Recorded Handoff::recorded(std::uint64_t arguments) const {
+Recorded KvExchange::recorded(std::uint64_t arguments) const {
   return JobLabel::fields_of<Fields>(arguments).per_layer ? Recorded::detail : Recorded::stage;
 }
 

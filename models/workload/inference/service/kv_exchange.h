@@ -1,17 +1,19 @@
-// The KV handoff between two instances. HandoffPlan lists the KV bytes that each prefill rank sends to each decode
-// rank: the layers that their two stages share, times the KV heads that the decode rank needs from that prefill rank.
-// If prefill ranks replicate a head, decode ranks are distributed over the replicas.
+// The handoff of KV from any instance to any other. HandoffPlan lists the KV bytes that each rank of one grid (prefill) sends
+// to each rank of another (decode): the layers that their two stages share, times the KV heads that the decode rank needs from
+// that prefill rank. If prefill ranks replicate a head, decode ranks are distributed over the replicas.
 //
-// Handoff sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
+// KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
 // the decode instance fetches it after the prompt.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "workload/inference/engine/batch.h"
+#include "workload/inference/engine/instance.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 
@@ -19,7 +21,7 @@ namespace railyard::workload::inference {
 
 class HandoffPlan {
  public:
-  HandoffPlan(const Instance& prefill, const Instance& decode);
+  HandoffPlan(const Grid& prefill, const Grid& decode);
 
   struct Share {
     std::uint32_t decode_rank = 0;
@@ -45,34 +47,43 @@ class HandoffPlan {
   Bytes head_bytes_ = 0;  ///< key and value of one token, one layer and one head
 };
 
-class HandoffClient {
+class KvExchangeClient {
  public:
   /// All KV of the request's prompt has arrived.
   virtual void on_kv_arrived(std::uint32_t request) = 0;
 
  protected:
-  ~HandoffClient() = default;
+  ~KvExchangeClient() = default;
 };
 
-class Handoff : private JobClient, private JobNamer {
+class KvExchange : private JobClient, private JobNamer {
  public:
   /// @param names_requests  names of jobs contain the request
-  Handoff(Instance& prefill, Instance& decode, HandoffGrain grain, bool names_requests, Executor& executor,
-          HandoffClient& client);
+  KvExchange(HandoffGrain grain, bool names_requests, Executor& executor, KvExchangeClient& client)
+      : grain_(grain), names_requests_(names_requests), executor_(executor), client_(client) {}
 
-  const HandoffPlan& plan() const { return plan_; }
+  const HandoffPlan& plan(const Instance& from, const Instance& to);
   /// Whether prefill ranks send KV when it is computed; otherwise the decode instance fetches it.
   bool pushes() const { return grain_ != HandoffGrain::fetched; }
 
-  /// Each prefill rank sends its share of a prompt's tokens from `from` on. The prompt has been computed.
-  void fetch(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
+  /// KV of the prompt of a request.
+  struct Transfer {
+    std::uint32_t request = 0;
+    const Instance* from = nullptr;
+    const Instance* to = nullptr;
+    std::uint64_t begin = 0;   ///< tokens before this one are there already
+    std::uint64_t prompt = 0;  ///< tokens
+  };
+  /// Each prefill rank sends its share of a prompt's tokens. The prompt has been computed.
+  void fetch(const Transfer& transfer);
 
   // Pushed KV: expect() before the prompt is in a batch, composed() and on_attention_emitted() for each batch, computed()
   // when the prompt has its first token.
-  void expect(std::uint32_t request, std::uint64_t from, std::uint64_t prompt);
-  void composed(std::uint32_t pass, const ScheduledBatch& batch);
+  void expect(const Transfer& transfer);
+  void composed(const Instance& instance, std::uint32_t pass, const ScheduledBatch& batch);
   /// Rank (stage, t) has the KV of a layer when `job` is done. Emits the copies that are complete at that time.
-  void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer, JobRef job);
+  void on_attention_emitted(const Instance& instance, std::uint32_t pass, std::uint32_t stage, std::uint32_t t,
+                            std::uint32_t layer, JobRef job);
   void computed(std::uint32_t request);
 
  private:
@@ -80,19 +91,21 @@ class Handoff : private JobClient, private JobNamer {
   /// Tokens of a prompt that are sent together.
   struct Part {
     std::uint32_t request = 0;
+    const Instance* from = nullptr;
+    const Instance* to = nullptr;
     std::uint32_t chunk = kWhole;  ///< number among the chunks of the prompt
-    std::uint32_t pass = 0;        ///< that computes the chunk
+    std::uint32_t pass = 0;        ///< of the instance `from`, that computes the chunk
     HandoffPlan::Tokens tokens;
     std::uint32_t left = 0;  ///< copies under way
   };
-  struct Prompt {
-    std::uint64_t tokens = 0;
+  struct Prompt : Transfer {
     std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
     std::uint32_t chunks = 0;  ///< in batches
     std::uint32_t left = 0;    ///< copies under way
     bool is_computed = false;
   };
-  // Handoff_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply.
+  // Handoff_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
+  // a role: _FromInst[a]_ToInst[b].
   struct Fields {
     std::uint32_t part;
     std::uint32_t rank : 16, layer : 15, per_layer : 1;
@@ -113,14 +126,12 @@ class Handoff : private JobClient, private JobNamer {
   const char* kind(std::uint64_t) const override { return "kv"; }
   Recorded recorded(std::uint64_t arguments) const override;
 
-  Instance& prefill_;
-  Instance& decode_;
   HandoffGrain grain_;
   bool names_requests_;
   Executor& executor_;
-  HandoffClient& client_;
-  HandoffPlan plan_;
-  std::unordered_map<std::uint32_t, Prompt> prompts_;  ///< whose KV has not arrived
+  KvExchangeClient& client_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, HandoffPlan> plans_;  ///< by the ids of two instances
+  std::unordered_map<std::uint32_t, Prompt> prompts_;                     ///< whose KV has not arrived
   std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
   std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };

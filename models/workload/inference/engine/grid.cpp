@@ -1,0 +1,124 @@
+#include "workload/inference/engine/grid.h"
+
+#include <fmt/format.h>
+
+#include "workload/traffic.h"
+
+namespace railyard::workload::inference {
+
+namespace {
+
+collective::CollectiveRequest tp_request(const collective::Engine& engine) {
+  collective::CollectiveRequest request;
+  request.engine = engine;
+  request.in_graph = true;
+  request.traffic_class = number(TrafficClass::tp);
+  return request;
+}
+
+}  // namespace
+
+Grid::Grid(const std::string& name, const std::string& index, const transformer::ModelShape& model,
+           const Mapping& mapping, const Host& host, const collective::Engine& engine,
+           const std::vector<gpu::Gpu*>& gpus, Executor& executor)
+    : model_(model),
+      executor_(executor),
+      stages_(transformer::stages_of(mapping.stage_layers)),
+      kernels_(gpus.front()->datasheet()),
+      timer_(model, mapping.tp, kernels_, mapping.profile) {
+  timer_.set_libraries(engine.attention, engine.block_scaled_products);
+  std::vector<Rank*> ranks;
+  std::uint32_t layer = 0;
+  for (std::uint32_t p = 0; p < mapping.pp; ++p) {
+    first_layer_.push_back(layer);
+    layer += stages_[p].layers;
+    for (std::uint32_t t = 0; t < mapping.tp; ++t) {
+      const std::uint32_t r = p * mapping.tp + t;
+      Rank& rank = executor.add_rank(name, r, index + fmt::format("[{}][{}]", p, t), *gpus[r]);
+      for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
+      if (t == 0 && host.is_modelled()) rank.add_stream("host");
+      ranks.push_back(&rank);
+    }
+  }
+  kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
+  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
+  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(engine), executor.fabric());
+}
+
+void Grid::connect_stages() {
+  if (pp() == 1) return;
+  collective::CollectiveRequest request;
+  request.in_graph = true;  // the host's time for launches is its time for a step
+  request.traffic_class = number(TrafficClass::pp);
+  std::vector<std::size_t> in;
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    in.push_back(rank(r).streams.size());
+    rank(r).add_stream("pp_in");
+  }
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const std::uint32_t to = (r + tp()) % ranks();
+    hops_.push_back(std::make_unique<Communicator>(std::vector<Rank*>{&rank(r), &rank(to)},
+                                                   std::vector<std::size_t>{kPp, in[to]}, request, executor_.fabric()));
+  }
+}
+
+JobRef Grid::exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
+                      JobRef after) {
+  Communicator& hop = *hops_[stage * tp() + t];
+  // A receiver that has begun polls with its SMs, so it begins with the sender.
+  const execution::Exchange exchange{0, 1, 0, bytes};
+  executor_.send(hop, exchange, label, client, {after});
+  return executor_.receive(hop, exchange, label, client, {after});
+}
+
+void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const transformer::Stage& s = stages_[r / tp()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
+  }
+  kv_->set_limit(limit_ratio, new_tokens);
+}
+
+void Grid::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
+                      std::uint32_t block_tokens) {
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    const transformer::Stage& s = stages_[r / tp()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
+                                blocks * block_bytes(r / tp(), block_tokens));
+  }
+}
+
+void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
+                       std::uint32_t tensors) const {
+  const auto window = [&](std::uint32_t r) { return rank(r).gpu->window(); };
+  const double hidden = static_cast<double>(hidden_bytes(model_, 1)) * tokens;
+  for (std::uint32_t p = 0; p < pp(); ++p) {
+    // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
+    const std::vector<transport::Window>& members = tp_communicator(p).group().members;
+    double bytes = 0;
+    for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
+      bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(members.size());
+    for (const transport::Window a : members)
+      for (const transport::Window b : members)
+        if (a != b)
+          all.push_back({a, b, number(TrafficClass::tp), bytes,
+                         group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
+  }
+  for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
+    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp()});
+}
+
+void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
+                 transport::Fabric& fabric) {
+  std::vector<Communicator*> groups;
+  for (const Grid* grid : grids)
+    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->tp_communicator(p));
+  std::vector<Communicator::OtherTraffic> others;
+  for (const transport::Traffic& t : traffic)
+    if (t.traffic_class != number(TrafficClass::tp)) others.emplace_back(t.source, t.destination, t.traffic_class);
+  Communicator::allow_reuse(groups, others, fabric);
+}
+
+}  // namespace railyard::workload::inference

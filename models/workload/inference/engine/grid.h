@@ -1,0 +1,100 @@
+// A model on the GPUs of an instance: a mesh of tp x pp ranks, all in one group of the machine. The grid knows the
+// layers of each stage, the times of kernels, and the memory left for KV cache.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/kernels/kernel_timer.h"
+#include "transformer/layer_plan.h"
+#include "transport/study/fidelity_choice.h"
+#include "workload/host.h"
+#include "workload/inference/engine/kv_cache.h"
+#include "workload/inference/engine/mapping.h"
+#include "workload/parallel/mesh.h"
+
+namespace railyard::workload::inference {
+
+class Grid {
+ public:
+  /// Streams of a rank: kernels and tensor-parallel collectives; pipeline sends; KV handoffs. If host time is modelled,
+  /// rank t = 0 of each stage also has the stream of the host that launches the stage's kernels. With connect_stages(),
+  /// ranks also have a stream "pp_in" for what comes from other stages.
+  enum Stream : std::size_t { kCompute, kPp, kKv, kHost };
+
+  /// @param name     of the group of ranks
+  /// @param index    in front of a rank's "[p][t]" in names of links and waveforms: "[a]" if several grids are in one group
+  /// @param engine   whose tensor-parallel collectives and attention kernels run
+  /// @param gpus     GPU of each rank p*tp+t; all have the same datasheet
+  Grid(const std::string& name, const std::string& index, const transformer::ModelShape& model, const Mapping& mapping,
+       const Host& host, const collective::Engine& engine, const std::vector<gpu::Gpu*>& gpus, Executor& executor);
+  Grid(const Grid&) = delete;
+  Grid& operator=(const Grid&) = delete;
+
+  std::uint32_t tp() const { return mesh_->size(Dimension::tp); }
+  std::uint32_t pp() const { return mesh_->size(Dimension::pp); }
+  std::uint32_t ranks() const { return mesh_->size(); }
+  Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * tp() + t); }
+  Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
+  /// The tensor-parallel ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors
+  /// inside a server use the engine's own kernel; all other vectors use NCCL.
+  Communicator& tp_communicator(std::uint32_t stage) const { return *tp_groups_.all()[stage]; }
+
+  /// Allows exchange(). Call before the first job.
+  void connect_stages();
+  /// Sends bytes from rank t of a stage to rank t of the next one, or of the last stage to the first one, by NCCL's kernels
+  /// on both. @return the receiver's job
+  JobRef exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
+                  JobRef after);
+
+  const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
+  /// Model-wide index of a stage's first layer.
+  std::uint32_t first_layer(std::uint32_t p) const { return first_layer_[p]; }
+  transformer::LayerTimer& timer() { return timer_; }
+  const transformer::ModelShape& model() const { return model_; }
+  transformer::LayerSplit split() const { return {tp(), false}; }
+
+  KvCache& kv() { return *kv_; }
+  const KvCache& kv() const { return *kv_; }
+  /// Allocates weights and activations. KV cache that is not paged can fill the rest, up to `limit_ratio` of each GPU's memory.
+  /// `new_tokens` of a sequence run in one pass.
+  void load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens);
+
+  /// Allocates weights, activations and a paged KV cache.
+  /// @param blocks  of the cache, of `block_tokens` tokens each
+  void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
+                  std::uint32_t block_tokens);
+  /// Bytes of a block of KV cache on a rank of stage p.
+  Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
+    return kv_->bytes_per_token(p) * block_tokens;
+  }
+
+  /// Adds an estimate of the traffic of passes with `tokens` tokens in all.
+  /// @param group  number of the first stage's group of senders whose collectives may be reused, or Traffic::kNobody
+  /// @param tensors  hidden states that a stage sends to the next one for a token
+  void add_traffic(std::vector<transport::Traffic>& all, double tokens, std::int64_t group,
+                   std::uint32_t tensors) const;
+
+ private:
+  transformer::ModelShape model_;
+  std::unique_ptr<Mesh> mesh_;
+  Executor& executor_;
+  Communicators tp_groups_;
+  std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
+  std::vector<transformer::Stage> stages_;
+  std::vector<std::uint32_t> first_layer_;
+  std::unique_ptr<KvCache> kv_;
+  gpu::KernelTimer kernels_;
+  transformer::LayerTimer timer_;
+};
+
+/// Whether a job of Grid::exchange() is the sender's.
+inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collective && job.member() == 0; }
+
+/// Allows reuse of the collectives of these grids' tensor-parallel groups, where they share no link with other traffic.
+/// @param traffic  all of the run
+void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
+                 transport::Fabric& fabric);
+
+}  // namespace railyard::workload::inference

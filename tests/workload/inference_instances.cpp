@@ -1,0 +1,115 @@
+// Several instances of one service: each does what it does alone, as far as nothing is shared, and KV goes from any to any.
+#include "tests/support/serving_run.h"
+#include "tests/support/systemc_main.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::inference;
+
+namespace {
+
+const std::vector<std::string> kNames{"a", "b", "c"};
+
+/// Requests that overlap, with the instance of each in turn.
+struct Item {
+  double arrival_s;
+  std::uint32_t prompt, output;
+  std::string instance;
+};
+std::vector<Item> items() {
+  std::vector<Item> all;
+  for (std::uint32_t i = 0; i < 24; ++i)
+    all.push_back({i / 4 * 0.0007, 100 + 97 * i % 900, 1 + i * 7 % 12, kNames[(i * 5 + i / 7) % 3]});
+  return all;
+}
+
+/// The requests of one instance, or of all.
+std::string list_of(const std::string& only) {
+  std::string text;
+  for (const Item& item : items())
+    if (only.empty() || item.instance == only)
+      text += std::string(text.empty() ? "" : ", ") + "{arrival_s: " + std::to_string(item.arrival_s) +
+              ", prompt_tokens: " + std::to_string(item.prompt) + ", output_tokens: " + std::to_string(item.output) +
+              ", instance: " + item.instance + "}";
+  return "workload.requests={list: [" + text + "]}";
+}
+
+std::string instance_of(const std::string& name) {
+  return "{name: " + name + ", gpus: [" + std::to_string(2 * (name[0] - 'a')) + "]}";
+}
+
+const std::vector<std::string> kCommon{
+    "workload.scheduler={max_batched_tokens: 384, max_seqs: 4}",
+    "workload.host={preset: none, async: false, request_us: 300, step_us: 50, token_us: 7}", "workload.kv_blocks=120"};
+
+std::vector<std::string> with(std::vector<std::string> sets) {
+  sets.insert(sets.end(), kCommon.begin(), kCommon.end());
+  return sets;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_of_three_instances_does_what_it_does_alone) {
+  ServingBench all(tiny_serving(
+      with({list_of(""), "workload.router=fixed",
+            "workload.instances=[" + instance_of("a") + ", " + instance_of("b") + ", " + instance_of("c") + "]"})));
+  all.run();
+  for (std::uint32_t id = 0; id < kNames.size(); ++id) {
+    BOOST_TEST_INFO_SCOPE("instance " << kNames[id]);
+    ServingBench alone(
+        tiny_serving(with({list_of(kNames[id]), "workload.instances=[" + instance_of(kNames[id]) + "]"})));
+    alone.run();
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < all.served.size(); ++i) {
+      if (items()[i].instance != kNames[id]) continue;
+      const Served &here = all.served[i], &there = alone.served.at(next++);
+      BOOST_TEST_REQUIRE(here.visits.size() == 1u);
+      BOOST_TEST(here.instance() == id);
+      BOOST_TEST((here.times.queued == there.times.queued && here.prefill_begun() == there.prefill_begun()));
+      BOOST_TEST((here.times.tokens == there.times.tokens));
+      BOOST_TEST((here.ttft.all() == there.ttft.all()));
+      BOOST_TEST(here.counts.preemptions == there.counts.preemptions);
+    }
+    BOOST_TEST(next == alone.served.size());
+    BOOST_TEST(all.service().instance(id).engine().composed() == alone.service().instance(0).engine().composed());
+    BOOST_TEST(!all.records.of("It[0]_PP[0]_TP[0]_Inst[" + kNames[id] + "]").empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(kv_goes_from_any_instance_to_any) {
+  // Far apart, so that each request is alone: all take the time of a pair's only request.
+  const std::string roles =
+      "workload.instances=[{name: d0, role: decode, gpus: [4]}, {name: p0, role: prefill, gpus: [0]}, "
+      "{name: d1, role: decode, gpus: [6]}, {name: p1, role: prefill, gpus: [2]}]";
+  std::string list;
+  for (std::uint32_t i = 0; i < 4; ++i)
+    list += std::string(i > 0 ? ", " : "") + "{arrival_s: " + std::to_string(i) +
+            ", prompt_tokens: 700, output_tokens: 5, instance: p" + std::to_string(i / 2) + ", decode_instance: d" +
+            std::to_string(i % 2) + "}";
+  for (const std::string handoff : {"fetched", "per_chunk"}) {
+    BOOST_TEST_INFO_SCOPE(handoff);
+    ServingBench run(tiny_serving({"workload.requests={list: [" + list + "]}", roles, "workload.handoff=" + handoff}));
+    run.run();
+    const Served& first = run.served[0];
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const Served& served = run.served[i];
+      BOOST_TEST_REQUIRE(served.visits.size() == 2u);
+      const Visit &prompt = served.visits[0], &answer = served.visits[1];
+      BOOST_TEST(prompt.instance == i / 2);
+      BOOST_TEST(answer.instance == 2 + i % 2);
+      BOOST_TEST((prompt.arrival <= *prompt.begun && *prompt.begun < *prompt.first_token));
+      BOOST_TEST((answer.kv_promised <= answer.kv_landed && answer.kv_landed <= *answer.begun));
+      BOOST_TEST((*answer.begun < answer.done));
+      BOOST_TEST((served.times.last_token - served.request.arrival).seconds() ==
+                     (first.times.last_token - first.request.arrival).seconds(),
+                 boost::test_tools::tolerance(0.02));  // the routes differ by a switch
+    }
+    const Bytes of_token = run.service().instance(2).grid().kv().bytes_per_token(0);
+    BOOST_TEST(run.simulation.fabric().ledger().totals(number(TrafficClass::kv)).bytes == 4 * 700 * of_token);
+    BOOST_TEST(run.records.of("Handoff_PP[0]_TP[0]").size() > 0u);
+    for (const char* pair : {"_FromInst[p0]_ToInst[d1]", "_FromInst[p1]_ToInst[d0]"}) {
+      const auto has = [&](const JobRow& row) { return row.name().find(pair) != std::string::npos; };
+      BOOST_TEST(std::any_of(run.records.all.begin(), run.records.all.end(), has), pair);
+    }
+  }
+}
