@@ -46,7 +46,7 @@ def outcome(folder, values, workload, machine):
     (folder / "mine.yaml").write_text(sheet)
     config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
     (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
-    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": WORKLOAD | {"software": "./mine.yaml"} | workload}
+    scenario = {"schema_version": 1, "fabric": {"fidelity": "fluid"}, "model": {"config": "model.json"}, "workload": WORKLOAD | {"software": "./mine.yaml"} | workload}
     (folder / "s.yaml").write_text(json.dumps(scenario))
     if run(platform, folder / "s.yaml", "--check", *options).returncode != 0:
         return "refused"

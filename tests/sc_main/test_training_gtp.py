@@ -23,7 +23,7 @@ def step(folder, *options, layers=2, out="out", platform="dgx_h100", **keys):
     (folder / "model.json").write_text(json.dumps(MODEL | {"num_hidden_layers": layers}))
     workload = {"kind": "training", "seq_tokens": 4096, "global_batch": SEQUENCES, "nvls": False, "grad_norm": "none"} | keys
     scenario = folder / "scenario.yaml"
-    scenario.write_text(json.dumps({"schema_version": 1, "platform": platform, "model": {"config": "model.json"}, "workload": workload}))
+    scenario.write_text(json.dumps({"schema_version": 1, "platform": platform, "fabric": {"fidelity": "fluid"}, "model": {"config": "model.json"}, "workload": workload}))
     succeed(platform, scenario, "--out", folder / out, "--quiet", *options)
     return folder / out
 

@@ -20,7 +20,7 @@ def step(folder, *options, out="out", platform="dgx_h100", **keys):
     """Runs a step on eight GPUs. Returns the folder of its results."""
     (folder / "model.json").write_text(json.dumps(MODEL))
     workload = {"kind": "training", "seq_tokens": 2048, "global_batch": SEQUENCES, "nvls": False, "grad_norm": "none"} | keys
-    (folder / "scenario.yaml").write_text(json.dumps({"schema_version": 1, "platform": platform, "model": {"config": "model.json"}, "workload": workload}))
+    (folder / "scenario.yaml").write_text(json.dumps({"schema_version": 1, "platform": platform, "fabric": {"fidelity": "fluid"}, "model": {"config": "model.json"}, "workload": workload}))
     succeed(platform, folder / "scenario.yaml", "--out", folder / out, "--quiet", *options)
     return folder / out
 

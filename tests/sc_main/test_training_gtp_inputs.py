@@ -17,7 +17,7 @@ def step(folder, activations, *options, tp=2, **keys):
     gtp = {"size": 4 // keys.get("pp", 1)} | ({"activations": activations} if activations else {}) | keys.pop("gtp", {})
     workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": SEQUENCES, "tp": tp, "nvls": False, "grad_norm": "none", "gtp": gtp} | keys
     scenario = folder / "scenario.yaml"
-    scenario.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    scenario.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "fabric": {"fidelity": "fluid"}, "model": {"config": "model.json"}, "workload": workload}))
     out = folder / (activations or "default")
     succeed("dgx_h100", scenario, "--out", out, "--quiet", *options)
     return out

@@ -15,12 +15,12 @@ METHODS = ["none", "ring", "pipelined", "bulk", "decomposed", "fused", "userbuff
 MULTICAST = {"dgx_h100": ["pipelined", "bulk", "userbuffers"], "dgx_a100": []}  # methods that do, where switches can
 
 
-def scenario(folder, platform="dgx_h100", **keys):
+def scenario(folder, platform="dgx_h100", fidelity="fluid", **keys):
     (folder / "model.json").write_text(json.dumps(MODEL))
     workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": 2, "tp": TP, "sequence_parallel": True, "launch": "graph",
                 "nvls": False, "grad_norm": "none"} | keys
     path = folder / "scenario.yaml"
-    path.write_text(json.dumps({"schema_version": 1, "platform": platform, "model": {"config": "model.json"}, "workload": workload}))
+    path.write_text(json.dumps({"schema_version": 1, "platform": platform, "fabric": {"fidelity": fidelity}, "model": {"config": "model.json"}, "workload": workload}))
     return path
 
 
@@ -34,7 +34,8 @@ def tp_bytes(out):
 
 
 @pytest.mark.parametrize("platform", MULTICAST)
-@pytest.mark.parametrize("keys", [{}, {"recompute": "full"}, {"keep_gathered": True}, {"pp": 2, "tp": 4, "schedule": "zb_h1"}, {"steps": 2}])
+@pytest.mark.parametrize("keys", [{}, {"fidelity": "train"}, {"recompute": "full"}, {"keep_gathered": True}, {"pp": 2, "tp": 4, "schedule": "zb_h1"},
+                                  {"steps": 2}])
 def test_methods_move_the_same_bytes_and_parts_add_up(keys, platform, tmp_path):
     """Those that multicast move fewer."""
     sent = {}

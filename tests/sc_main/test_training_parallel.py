@@ -21,7 +21,7 @@ def scenario(folder, form, **keys):
     (folder / "model.json").write_text(json.dumps(MODEL | form))
     workload = {"kind": "training", "seq_tokens": TOKENS, "global_batch": SEQUENCES, "nvls": False} | keys
     path = folder / "scenario.yaml"
-    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "model": {"config": "model.json"}, "workload": workload}))
+    path.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "fabric": {"fidelity": "fluid"}, "model": {"config": "model.json"}, "workload": workload}))
     return path
 
 
