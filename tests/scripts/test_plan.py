@@ -280,7 +280,7 @@ def test_mappings_that_take_too_long_are_named(tmp_path):
     """A stand-in for the executable takes its time over one mapping."""
     slow = tmp_path / "bin" / "dgx_h100"
     slow.parent.mkdir()
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *--explain*|*--describe*|*--schema*) ;; *tp=8*) sleep 30;; esac\nexec {BIN}/dgx_h100 "$@"\n')
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *--explain*|*--describe*|*--schema*) ;; *tp=8*) exec sleep 30;; esac\nexec {BIN}/dgx_h100 "$@"\n')
     slow.chmod(0o755)
     axes = ("cp=1", "pp=1", "recompute=none", "zero_stage=0", "micro_batch=1", "tp_overlap=none")
     done = planned_with_fluid_rates(tmp_path, *[f"--fix={axis}" for axis in axes], "--limit-s", "5", "--no-what-if", "--json", "--bin", slow.parent)
