@@ -27,10 +27,10 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   members_.assign(running_.size(), Member());
   threads_.assign(members_.size() * program_->threads(), Thread());
   lanes_.assign(threads_.size() * running_.lanes(), Lane());
-  unseen_links_.clear(group.folded() ? unseen_link(running_.size(), kOut) : 0);
-  unseen_wake_ = Time::max();
-  unseen_.clear();
-  free_unseen_.clear();
+  virtual_links_.clear(group.folded() ? virtual_link(running_.size(), kOut) : 0);
+  virtual_wake_ = Time::max();
+  virtual_messages_.clear();
+  free_virtual_.clear();
   unfinished_.assign(running_.seen_by_clients(), 0);
   for (std::uint32_t m = 0; m < running_.size(); ++m) ++unfinished_[running_.client_of(m)];
   for (std::uint32_t m = 0; m < running_.size(); ++m) {
@@ -66,7 +66,7 @@ void Collective::enter_one(std::uint32_t member) {
   m.entered_at = fabric_.now();
   if (entered_++ == 0) first_entry_ = fabric_.now();
   last_entry_ = fabric_.now();
-  // A member that does not exist enters as the member does that it is like.
+  // A virtual member enters as the member does that it is like.
   if (causes_ != nullptr) causes_->on_entered(*this, running_.client_of(member));
   // Starts come last at their instant, in the order of members. So the order of entries at one instant does not matter.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
@@ -224,8 +224,8 @@ void Collective::on_delivered(transport::Message& message) {
     pass_on(message);
     return;
   }
-  if (message.kind == transport::MessageKind::write && is_everywhere(message.cookie)) {  // reach_unseen()
-    cross_unseen(thread_in(message.cookie), Time());
+  if (message.kind == transport::MessageKind::write && is_everywhere(message.cookie)) {  // reach_virtual()
+    cross_virtual(thread_in(message.cookie), Time());
     return;
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
@@ -380,7 +380,7 @@ void Collective::on_event(std::uint32_t tag, std::uint64_t data) {
     case kLeftTag:
       if (--threads_[data].leaving == 0) left(static_cast<std::uint32_t>(data));
       break;
-    case kCrossedTag: cross_unseen_links(); break;
+    case kCrossedTag: cross_virtual_links(); break;
   }
 }
 

@@ -17,7 +17,7 @@
 //
 // Of a folded group (spec.h), few members run (running_members.h). If several copies exist, because they differ in the
 // speed of a GPU or link, and all members do the same, those that clients see end when the last of them ends, as nobody ends
-// a ring before its slowest member. Where members run that do not exist, as in a tree, what they send takes the time that it
+// a ring before its slowest member. Where virtual members run, as in a tree, what they send takes the time that it
 // takes without contention, and waits where their links, or those of the receiver, are busy with others of this kind. A
 // member that exists ends for its client when the last member like it ends.
 #pragma once
@@ -149,21 +149,21 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void give(const transport::Message& message);
   /// A message has arrived at an aggregation node.
   void pass_on(const transport::Message& message);
-  /// As post(), for the thread of a member that does not exist: the message crosses links of running members.
-  void post_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
+  /// As post(), for the thread of a virtual member: the message crosses links of running members.
+  void post_virtual(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
   /// A message of a member that exists to one that does not will also cross the receiver's link.
-  void reach_unseen(std::uint32_t thread, const Transfer& transfer, transport::Message& message);
+  void reach_virtual(std::uint32_t thread, const Transfer& transfer, transport::Message& message);
   /// @return slot of the message
-  std::uint32_t add_unseen(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
-  /// It takes so many parts of each unseen_link(), each for `of` parts of its time.
-  void use_unseen(std::uint32_t slot, const SharedLinks::Way& way, std::array<std::uint32_t, 2> parts,
-                  std::uint32_t of);
-  /// Schedules the next event of the links of members that do not exist.
-  void wake_for_unseen();
+  std::uint32_t add_virtual(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
+  /// It takes so many parts of each virtual_link(), each for `of` parts of its time.
+  void use_virtual(std::uint32_t slot, const SharedLinks::Way& way, std::array<std::uint32_t, 2> parts,
+                   std::uint32_t of);
+  /// Schedules the next event of the links of virtual members.
+  void wake_for_virtual();
   /// Messages may have crossed these links.
-  void cross_unseen_links();
+  void cross_virtual_links();
   /// A message has crossed its links, or the fabric; `latency` until it arrives, if this was the last of both.
-  void cross_unseen(std::uint32_t slot, Time latency);
+  void cross_virtual(std::uint32_t slot, Time latency);
   /// All transfers of a thread's action have left.
   void left(std::uint32_t thread);
   void complete(std::uint32_t thread, const Action& action);
@@ -205,8 +205,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   CollectiveClient* client_ = nullptr;
   RunningMembers running_;
   std::vector<std::uint32_t> unfinished_;  ///< by client's member
-  /// A message from a member that does not exist, or to one (post_unseen(), reach_unseen()).
-  struct Unseen {
+  /// A message from a virtual member, or to one (post_virtual(), reach_virtual()).
+  struct VirtualMessage {
     std::uint32_t thread = 0;
     Transfer transfer;
     std::uint64_t mark = 0;
@@ -216,12 +216,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
     Time written;                 ///< when its sender has written the last byte
   };
   /// Links of a member: inside its server, and to other servers.
-  enum UnseenWay : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kUnseenWays };
-  static std::uint32_t unseen_link(std::uint32_t member, UnseenWay way) { return member * kUnseenWays + way; }
-  SharedLinks unseen_links_;        ///< of a folded group, by unseen_link()
-  Time unseen_wake_ = Time::max();  ///< their next event
-  std::vector<Unseen> unseen_;
-  std::vector<std::uint32_t> free_unseen_;
+  enum VirtualWay : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kVirtualWays };
+  static std::uint32_t virtual_link(std::uint32_t member, VirtualWay way) { return member * kVirtualWays + way; }
+  SharedLinks virtual_links_;        ///< of a folded group, by virtual_link()
+  Time virtual_wake_ = Time::max();  ///< their next event
+  std::vector<VirtualMessage> virtual_messages_;
+  std::vector<std::uint32_t> free_virtual_;
   std::vector<Member> members_;
   std::vector<Thread> threads_;
   std::vector<Lane> lanes_;

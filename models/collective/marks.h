@@ -12,8 +12,8 @@ inline constexpr std::uint32_t kDoneTag = 2;      ///< a member is done: notify 
 inline constexpr std::uint32_t kPostTag = 3;      ///< a proxy posts a transfer
 inline constexpr std::uint32_t kArriveTag = 4;    ///< a proxy has seen an arrival
 inline constexpr std::uint32_t kHostTag = 5;      ///< the host has issued its next call
-inline constexpr std::uint32_t kLeftTag = 6;      ///< a transfer of a member that does not exist has left
-inline constexpr std::uint32_t kCrossedTag = 7;   ///< messages of members that do not exist may have crossed a link
+inline constexpr std::uint32_t kLeftTag = 6;      ///< a transfer of a virtual member has left
+inline constexpr std::uint32_t kCrossedTag = 7;   ///< messages of virtual members may have crossed a link
 
 /// Mark of a message: its sending thread, the thread and lane that its arrival raises, and whether it raises this lane
 /// at every member of the server.

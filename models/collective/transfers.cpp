@@ -159,10 +159,10 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.cookie =
       pack(number, thread_of(landing.number, landing.thread), landing.lane, t.kind == Transfer::Kind::multicast);
   if (!group_->exists(from)) {
-    post_unseen(number, t, message);
+    post_virtual(number, t, message);
     return;
   }
-  if (!running_.exists(landing.number)) reach_unseen(number, t, message);
+  if (!running_.exists(landing.number)) reach_virtual(number, t, message);
   give(message);
 }
 
