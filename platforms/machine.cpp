@@ -91,7 +91,7 @@ std::uint32_t Machine::nic_modulo(GpuId gpu, std::uint32_t number) const {
 
 NicId Machine::nic_of(GpuId gpu, std::uint32_t queue_pair) const {
   const NicShare& share = nics_of_gpu_[gpu];
-  return NicId(places_[gpu].server * nics_per_server_ + share.first + queue_pair % share.count);
+  return NicId(places_[gpu].server * nics_per_server_ + share.first + transport::in_set(queue_pair) % share.count);
 }
 
 transport::Meter* Machine::far_pair(const GpuPlace& a, const GpuPlace& b) const {

@@ -104,6 +104,7 @@ struct CollectiveSpec {
   bool registered = false;       ///< nvls: members' vectors are where the switches reach them, so nothing is copied
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
+  std::uint16_t queue_pair_set = 0;  ///< of its communicator (transport/device/queue_pairs.h)
   Time launch;    ///< from the entry to the first action
   Time host;      ///< least time from entry to end of a member: calls from a slow host
   Shares shares;  ///< all-to-all
@@ -113,7 +114,7 @@ struct CollectiveSpec {
   auto key() const {
     return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
                                           slots, barriers_before, barriers_after, both_directions, registered, one_way,
-                                          traffic_class, launch, host, shares.key()),
+                                          traffic_class, queue_pair_set, launch, host, shares.key()),
                           cost.key());
   }
 };

@@ -398,6 +398,7 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   spec.root = request.root;
   spec.both_directions = request.both_directions;
   spec.traffic_class = request.traffic_class;
+  spec.queue_pair_set = request.queue_pair_set.value_or(0);
   const bool shots = request.algorithm == Algorithm::one_shot || request.algorithm == Algorithm::two_shot;
   if (shots || has_custom_kernel(request, site)) {
     plan_custom(spec, request, site);

@@ -40,6 +40,7 @@ struct CollectiveRequest {
   std::uint32_t most_channels = 0;  ///< NCCL_MAX_CTAS; 0: no limit
   bool in_graph = false;            ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
+  std::optional<std::uint16_t> queue_pair_set;  ///< of the communicator (transport/device/queue_pairs.h)
 };
 
 /// The other input of a choice: how the members reach each other.

@@ -12,6 +12,7 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> st
       fabric_(fabric),
       group_(collective::group_of(gpus())) {
   if (size() == 1) return;
+  open_queue_pairs();
   collective::add_multicast_groups(group_, gpus(), fabric_);
   site();  // as NCCL does when it makes a communicator: what happens to links during the run changes no plan
 }
@@ -28,8 +29,19 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream,
       request_(request),
       fabric_(fabric),
       group_(collective::folded_group_of(gpus(), members)) {
+  open_queue_pairs();
   collective::add_multicast_groups(group_, gpus(), fabric_);
   site();
+}
+
+void Communicator::open_queue_pairs() {
+  if (request_.queue_pair_set) return;
+  std::vector<std::uint64_t> members;
+  for (std::uint32_t m = 0; m < group_.size(); ++m) {
+    const std::uint64_t copy = group_.exists(m) ? 0 : std::uint64_t{group_.copy[m]} + 1;
+    members.push_back(copy << 32 | group_.members[m]);
+  }
+  request_.queue_pair_set = fabric_.queue_pair_set(request_.traffic_class, std::move(members), 0);
 }
 
 std::vector<gpu::Gpu*> Communicator::gpus() const {

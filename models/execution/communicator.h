@@ -19,7 +19,8 @@ class Communicator {
  public:
   /// @param ranks    at least one; a single rank has no peers
   /// @param streams  by member: index of the stream of its rank in which the member runs
-  /// @param request  properties that all collectives of this communicator share
+  /// @param request  properties that all collectives of this communicator share. Without a set of queue pairs, objects of
+  ///                 one class with the same ranks stand for one communicator of the library and share a set
   Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
   /// The same stream for all members.
@@ -72,6 +73,7 @@ class Communicator {
 
  private:
   std::vector<gpu::Gpu*> gpus() const;
+  void open_queue_pairs();
 
   std::vector<Rank*> ranks_;
   std::vector<std::size_t> streams_;

@@ -333,6 +333,7 @@ JobRef Executor::exchange_side(Communicator& communicator, const Exchange& excha
     if (sends) {
       job->copy_.transfers = {{*communicator.rank(exchange.to).memory, exchange.bytes}};
       job->copy_.traffic_class = communicator.request().traffic_class;
+      job->copy_.queue_pair = transport::of_set(communicator.request().queue_pair_set.value_or(0), 0);
     }
     if (other && other->job.job->generation_ != other->job.generation) {
       job->status_ = Status::cancelled;  // its peer was cancelled

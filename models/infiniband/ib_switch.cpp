@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "infiniband/ecmp.h"
+#include "transport/device/queue_pairs.h"
 
 namespace railyard::infiniband {
 
@@ -16,7 +17,8 @@ constexpr std::uint32_t kNoGroup = ~0u;
 std::uint64_t hash_of_queue_pair(const Transaction& t, std::uint64_t seed) {
   if (t.message == nullptr) return ecmp_hash(seed, {t.lid});
   const transport::Message& m = *t.message;
-  return ecmp_hash(seed, {t.lid, m.source, m.destination, m.queue_pair << 8 | m.traffic_class});
+  const std::uint32_t number = transport::in_set(m.queue_pair), set = m.queue_pair - number;
+  return ecmp_hash(seed, {t.lid, m.source, m.destination | set, number << 8 | m.traffic_class});
 }
 
 }  // namespace

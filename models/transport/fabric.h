@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/device/queue_pairs.h"
 #include "transport/device/routes.h"
 #include "transport/quiet_watch.h"
 
@@ -38,6 +39,11 @@ class Fabric {
   /// Memories that multicasts write and reductions read, all connected to the same switches; at most 2^20 groups.
   GroupId add_group(const std::vector<Window>& members);
   const std::vector<Window>& group(GroupId id) const { return context_.groups[id]; }
+
+  /// The set of queue pairs of a communicator (queue_pairs.h).
+  std::uint16_t queue_pair_set(std::uint8_t traffic_class, std::vector<std::uint64_t> members, std::uint32_t instance) {
+    return queue_pair_sets_.set_of(traffic_class, std::move(members), instance);
+  }
 
   /// Counts messages that are replayed instead of simulated, and the transactions that a simulation would have taken.
   void replay(std::size_t traffic_class, const ClassTotals& messages, std::uint64_t transactions) {
@@ -76,6 +82,7 @@ class Fabric {
   Routes routes_;
   std::vector<Device*> devices_;
   QuietWatch quiet_watch_;
+  QueuePairSets queue_pair_sets_;
   std::unique_ptr<Fluid> fluid_;  ///< null: trains only
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;

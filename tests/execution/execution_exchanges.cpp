@@ -95,6 +95,48 @@ BOOST_AUTO_TEST_CASE(an_exchange_by_sms_holds_them_on_both_sides_and_takes_longe
   BOOST_TEST((times[1] == times[3]));
 }
 
+BOOST_AUTO_TEST_CASE(a_send_waits_for_bytes_of_its_communicator_and_takes_turns_with_those_of_another) {
+  // A small send from 0 to 1 while a large one is under way, in another stream.
+  const auto took = [](const std::vector<std::uint32_t>& members, Engine engine) {
+    ExchangeBench b;
+    std::vector<execution::Rank*> ranks;
+    for (const std::uint32_t member : members) ranks.push_back(b.ranks[member]);
+    Communicator small{ranks, JobBench::kCompute, {}, b.fabric};
+    BOOST_TEST(*small.pair(0, 1).request().queue_pair_set == *small.request().queue_pair_set);
+    b.later_on(Time(), [&] {
+      b.send({0, 1, 0, 16 * kBytes, engine}, 0);
+      b.receive({0, 1, 0, 16 * kBytes, engine}, 1);
+    });
+    b.later_on(Time::us(20), [&] {
+      const Exchange exchange{0, 1, 0, kBytes / 100, engine};
+      b.executor.send(small, exchange, b.label(2), b, {});
+      b.executor.receive(small, exchange, b.label(3), b, {});
+    });
+    b.run();
+    return std::make_pair(b.done[3], b.done[1]);
+  };
+  const auto [behind, large] = took({0, 1, 2, 3}, Engine::copy_engine);
+  BOOST_TEST((behind > large));
+  const auto [beside, larger] = took({0, 1}, Engine::copy_engine);
+  BOOST_TEST(((beside - Time::us(20)) * 20 < large));
+  BOOST_TEST((larger >= large));
+}
+
+BOOST_AUTO_TEST_CASE(communicators_that_meet_on_two_gpus_have_queue_pairs_of_their_own) {
+  transport::QueuePairSets sets;
+  const auto of = [&](std::vector<std::uint64_t> members, std::uint8_t traffic_class = 0, std::uint32_t instance = 0) {
+    return sets.set_of(traffic_class, std::move(members), instance);
+  };
+  BOOST_TEST(of({0, 1, 2, 3}) == 0u);
+  BOOST_TEST(of({3, 2, 1, 0}) == 0u);  // an object of the same members stands for the same communicator
+  BOOST_TEST(of({3, 4, 5}) == 0u);     // one GPU in common sends nothing to itself
+  BOOST_TEST(of({0, 1}) == 1u);
+  BOOST_TEST(of({1, 2}) == 1u);
+  BOOST_TEST(of({0, 1, 2}) == 2u);
+  BOOST_TEST(of({0, 1}, 1) == 0u);  // classes have their own anyway
+  BOOST_TEST(of({0, 1, 2, 3}, 0, 1) == 3u);
+}
+
 BOOST_AUTO_TEST_CASE(both_sides_are_cancelled_with_one) {
   for (const Engine engine : {Engine::copy_engine, Engine::sm}) {
     for (const bool emitted_late : {false, true}) {

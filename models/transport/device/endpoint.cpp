@@ -24,14 +24,11 @@ std::uint32_t Endpoint::add_requester(PortId out) {
 }
 
 std::uint32_t Endpoint::requester_of(PortId out, const RequesterKey& key) {
-  const std::uint64_t packed =
-      static_cast<std::uint64_t>(key.source) << 48 ^ static_cast<std::uint64_t>(key.target) << 28 ^
-      static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20 ^ key.queue;
   Outlet& o = outlet(out);
-  if (packed == o.latest_key && o.latest != kNobody) return o.latest;
-  const auto [found, fresh] = o.by_key.try_emplace(packed, static_cast<std::uint32_t>(o.requesters.size()));
+  if (o.latest != kNobody && key == o.latest_key) return o.latest;
+  const auto [found, fresh] = o.by_key.try_emplace(key, static_cast<std::uint32_t>(o.requesters.size()));
   if (fresh) o.requesters[add_requester(out)].key = key;
-  o.latest_key = packed;
+  o.latest_key = key;
   o.latest = found->second;
   return o.latest;
 }

@@ -31,6 +31,15 @@ struct RequesterKey {
   }
 };
 
+struct RequesterKeyHash {
+  std::size_t operator()(const RequesterKey& key) const {
+    const std::uint64_t way = static_cast<std::uint64_t>(key.source) << 48 ^
+                              static_cast<std::uint64_t>(key.target) << 28 ^
+                              static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20;
+    return static_cast<std::size_t>((way ^ key.queue) * 0x9e3779b97f4a7c15ull >> 5);
+  }
+};
+
 class Endpoint : public Device {
  public:
   Endpoint(sc_core::sc_module_name name, FabricContext& context, Window window);
@@ -122,11 +131,11 @@ class Endpoint : public Device {
   };
   struct Outlet {
     std::vector<Requester> requesters;
-    std::uint64_t latest_key = 0;  ///< latest key that was looked up, and its number
+    RequesterKey latest_key;  ///< latest key that was looked up, and its number
     std::uint32_t latest = kNobody;
     std::uint32_t taken = kNobody;                    ///< requester of the transaction just taken
     std::array<std::uint32_t, kClassVcs> responders;  ///< by response virtual channel
-    std::unordered_map<std::uint64_t, std::uint32_t> by_key;
+    std::unordered_map<RequesterKey, std::uint32_t, RequesterKeyHash> by_key;
     Outlet() { responders.fill(kNobody); }
   };
   Outlet& outlet(PortId out);

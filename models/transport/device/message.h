@@ -66,7 +66,8 @@ struct Message {
   Bytes bytes = 0;         ///< multicast: per member; reduce: of the result; both at least 1
   Bytes offset = 0;        ///< of the first byte in the destination's memory; determines its memory stripes
   std::uint8_t traffic_class = 0;
-  std::uint32_t queue_pair = 0;  ///< below 2^20; messages of one (class, destination, queue pair) keep their order
+  /// Its set and its number there (queue_pairs.h); messages of one (class, destination, queue pair) keep their order.
+  std::uint32_t queue_pair = 0;
   Engine engine = Engine::sm;
   MessageKind kind = MessageKind::write;
   Rate source_rate;  ///< rate at which the engine writes; zero: as fast as the link

@@ -103,7 +103,7 @@ class Reader : public Endpoint {
   PortId read_port_;
   ReadLimits limits_;
   std::vector<Flow> flows_;
-  std::unordered_map<std::uint64_t, std::uint32_t> by_key_;
+  std::unordered_map<RequesterKey, std::uint32_t, RequesterKeyHash> by_key_;
   std::array<VcState, kClassVcs> vcs_;
   std::uint32_t waiting_vcs_ = 0;  ///< bit per virtual channel: a flow has bytes to read
   CreditWindow reads_;

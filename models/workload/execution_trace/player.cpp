@@ -71,16 +71,20 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
     if (meeting.is_exchange || communicators_[meeting.group]) continue;
     const CommGroup& group = trace.groups[meeting.group];
     std::vector<Rank*> members;
+    std::vector<std::uint64_t> windows;
     std::vector<std::size_t> streams;
     for (std::size_t m = 0; m < group.ranks.size(); ++m) {
       const std::uint32_t rank = group.ranks[m];
       const std::vector<std::uint32_t>& groups = trace.ranks[rank].groups;
       const auto slot = std::find(groups.begin(), groups.end(), meeting.group) - groups.begin();
       members.push_back(ranks_[rank]);
+      windows.push_back(*ranks_[rank]->memory);
       streams.push_back(stream_of(node(rank, meeting.nodes[m]), kGroups + static_cast<std::size_t>(slot)));
     }
-    communicators_[meeting.group] =
-        std::make_unique<Communicator>(members, streams, request_of(group.traffic_class), executor_.fabric());
+    collective::CollectiveRequest request = request_of(group.traffic_class);
+    request.queue_pair_set =  // each group is a communicator, also one with the members of another group
+        executor_.fabric().queue_pair_set(request.traffic_class, std::move(windows), meeting.group + 1);
+    communicators_[meeting.group] = std::make_unique<Communicator>(members, streams, request, executor_.fabric());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "transport/device/queue_pairs.h"
 #include "workload/traffic.h"
 
 namespace railyard::scenario::own {
@@ -34,6 +35,7 @@ void visit(Spec& s, Visit&& number) {
   number(s.registered, 0, 1);
   number(s.one_way, 0, 1);
   number(s.traffic_class, 0, kTrafficClasses.size() - 1);
+  number(s.queue_pair_set, 0, transport::kQueuePairSets - 1);
   number(s.shares.by_sender, 0, 1);
   number(s.launch, 0, kMostTime);
   number(s.host, 0, kMostTime);
