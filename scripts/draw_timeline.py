@@ -96,7 +96,7 @@ def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
     found: dict[tuple[int, str], Track] = defaultdict(Track)
     arrows = defaultdict(list)
     for event in events:
-        if event["ph"] == "M":
+        if event["ph"] == "M" or event.get("cat") == "single kernel":  # inside a bar of its task
             continue
         pid, time = event["pid"], event["ts"]
         name = thread.get((pid, event["tid"]), "") if event["ph"] != "C" else ""

@@ -69,7 +69,7 @@ def read(path):
         is_message = " messages" in names[track]
         if kind == "X" and is_message:
             latest[track] = event
-        elif kind == "X" and event["cat"] not in ("transfer", "host"):
+        elif kind == "X" and event["cat"] not in ("transfer", "host", "single kernel"):
             ranks[process].tracks.setdefault(names[track], []).append((*whole_us(event), checked(path, event)))
         elif kind == "f" and is_message:  # an arrow leads to it: a transfer's, not a collective's
             if track not in latest:

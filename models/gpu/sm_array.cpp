@@ -424,7 +424,9 @@ void SmArray::tell() {
   for (SmListener* listener : listeners_) listener->on_sms(now);
   for (const Kernel& kernel : kernels_) {
     if (kernel.state != State::running || kernel.stream == nullptr) continue;
-    const KernelTime& time = kernel.chain->kernels[progress(kernel, calendar_.now()).index];
+    const std::uint32_t index = progress(kernel, calendar_.now()).index;
+    for (SmListener* listener : listeners_) listener->on_kernel(*kernel.stream, *kernel.chain, index);
+    const KernelTime& time = kernel.chain->kernels[index];
     const double slots = std::floor(std::min(kernel.share.sms, wanted(time))) * time.ctas_per_sm;
     tell_ctas(kernel.stream, std::min(time.ctas, static_cast<std::uint64_t>(slots)));
   }

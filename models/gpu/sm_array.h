@@ -49,6 +49,8 @@ class SmListener {
   virtual void on_sms(const SmState& state) = 0;
   /// Number of resident thread blocks of a stream's kernel or collective. @param stream  null: not on a stream
   virtual void on_ctas(const Stream* stream, std::uint64_t ctas) = 0;
+  /// A kernel of a stream's chain runs; called again while it runs.
+  virtual void on_kernel(const Stream&, const KernelChain&, [[maybe_unused]] std::uint32_t index) {}
 
  protected:
   ~SmListener() = default;

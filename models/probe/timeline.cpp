@@ -60,6 +60,10 @@ void Timeline::GpuProbe::on_sms(const gpu::SmState& state) {
   }
 }
 
+void Timeline::GpuProbe::on_kernel(const gpu::Stream& stream, const gpu::KernelChain& chain, std::uint32_t index) {
+  if (!owner.large_) owner.streams_.on_kernel(stream, chain.names[index], index);
+}
+
 void Timeline::GpuProbe::finish(Time end) {
   if (owner.large_) {
     sms.add(sms_since, end, active_sms);

@@ -86,6 +86,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
     GpuProbe(Timeline& timeline, std::uint32_t number);
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream*, std::uint64_t) override {}
+    void on_kernel(const gpu::Stream& stream, const gpu::KernelChain& chain, std::uint32_t index) override;
     void finish(Time end);
     Timeline& owner;
     const std::uint32_t process;

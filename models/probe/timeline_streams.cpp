@@ -34,6 +34,14 @@ void TimelineStreams::attach(gpu::Stream& stream, const std::string& name, TaskL
   probe.job_name = std::move(job);
   probe.work_name = std::move(work);
   stream.add_listener(probe);
+  probes_[&stream] = &probe;
+}
+
+void TimelineStreams::on_kernel(const gpu::Stream& stream, const std::string& name, std::uint32_t index) {
+  const auto found = probes_.find(&stream);
+  if (name.empty() || found == probes_.end() || found->second->task == nullptr) return;
+  std::vector<Task::Kernel>& kernels = found->second->task->kernels;
+  if (kernels.empty() || kernels.back().index != index) kernels.push_back({index, name, fabric_.now()});
 }
 
 const std::string& TimelineStreams::memory(transport::Window window) const {
@@ -101,6 +109,11 @@ void TimelineStreams::advance(Time now) {
   for (const std::unique_ptr<Task>& task : ended_) {
     const char* kind = kActivityNames[static_cast<std::size_t>(task->activity)];
     events.slice(task->track, kind, task->job, task->begun, task->ended, task->arguments);
+    for (std::size_t k = 0; k < task->kernels.size(); ++k) {
+      const bool is_last = k + 1 == task->kernels.size();
+      events.slice(task->track, "single kernel", task->kernels[k].name, task->kernels[k].begun,
+                   is_last ? task->ended : task->kernels[k + 1].begun, {});
+    }
     if (task->led_by != 0) events.flow(TraceEvents::Flow::end, task->track, task->begun, task->led_by);
     for (const Arrow arrow : task->leads_to) events.flow(TraceEvents::Flow::begin, task->track, task->begun, arrow);
   }

@@ -31,6 +31,8 @@ class TimelineStreams final : public StreamTracer {
   TimelineStreams& operator=(const TimelineStreams&) = delete;
 
   void attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) override;
+  /// Kernel `index` of the running task begins or runs. Kernels with a name are slices inside their task's.
+  void on_kernel(const gpu::Stream& stream, const std::string& name, std::uint32_t index);
   void on_send(const transport::Message& message);
   void on_delivered(const transport::Message& message, Time now);
   void finish(Time end);
@@ -44,6 +46,12 @@ class TimelineStreams final : public StreamTracer {
     std::string job, work;
     std::vector<TraceArgument> arguments;
     Time begun, ended;
+    struct Kernel {
+      std::uint32_t index;
+      std::string name;
+      Time begun;
+    };
+    std::vector<Kernel> kernels;
     Arrow led_by = 0;
     std::vector<Arrow> leads_to;
   };
@@ -77,6 +85,7 @@ class TimelineStreams final : public StreamTracer {
   std::unordered_map<transport::Window, std::string> memories_;                ///< devices by window
   std::map<std::pair<transport::Window, std::uint8_t>, Lanes> message_lanes_;  ///< by source and class
   std::deque<StreamProbe> streams_;
+  std::unordered_map<const gpu::Stream*, StreamProbe*> probes_;
   StreamProbe* sending_ = nullptr;  ///< stream of the latest transfer
   Landing landing_;
   // At one instant, the begin of a task is reported before the end of the task it waited for:

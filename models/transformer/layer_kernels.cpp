@@ -37,10 +37,14 @@ std::uint64_t LayerPass::tokens() const {
   return sum;
 }
 
-gpu::SharedChain Segment::chain() const {
+std::string name_of(LayerPart part, const char* kernel) {
+  return std::string(kLayerPartNames[static_cast<std::size_t>(part)]) + '.' + kernel;
+}
+
+gpu::SharedChain Segment::chain(LayerPart part) const {
   if (kernels.empty()) return nullptr;
   const auto chain = std::make_shared<gpu::KernelChain>();
-  for (const NamedKernel& kernel : kernels) chain->add(kernel.time);
+  for (const NamedKernel& kernel : kernels) chain->add(kernel.time, name_of(part, kernel.name));
   return chain;
 }
 

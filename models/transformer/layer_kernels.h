@@ -67,6 +67,12 @@ struct NamedKernel {
 /// The matrix that the kernel multiplies by, or whose gradient it computes.
 inline std::optional<LinearUse> linear_use(const NamedKernel& kernel) { return linear_use(kernel.name, kernel.routed); }
 
+/// A part of a layer, or what comes before the first layer and after the last one.
+enum class LayerPart : std::uint8_t { attention, mlp, embedding, head };
+constexpr std::array<const char*, 4> kLayerPartNames{"attention", "mlp", "embedding", "head"};
+/// The name of a kernel in all outputs: "mlp.down_wgrad".
+std::string name_of(LayerPart part, const char* kernel);
+
 /// Kernels that follow each other in one stream without waiting for another rank.
 struct Segment {
   std::vector<NamedKernel> kernels;
@@ -81,7 +87,8 @@ struct Segment {
     for (NamedKernel& kernel : kernels) kernel.routed = true;
   }
   /// The kernels as a chain for an SM array; null if there are none.
-  gpu::SharedChain chain() const;
+  /// @param part  their names begin with it: "mlp.down"
+  gpu::SharedChain chain(LayerPart part) const;
   void append(const Segment& next);
 };
 
@@ -103,9 +110,6 @@ struct LayerPass {
 
 /// Whether a GPU multiplies in the type of the weights. Otherwise the kernel widens them to the model's dtype.
 bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu);
-
-/// A part of a layer, or what comes before the first layer and after the last one.
-enum class LayerPart : std::uint8_t { attention, mlp, embedding, head };
 
 /// A pass through a layer. The backward pass is dgrad and wgrad together; zero-bubble schedules run them at different
 /// times (Qi et al., arXiv 2401.10241).

@@ -64,6 +64,22 @@ def test_every_job_is_there_with_its_times(folder, timeline):
         assert (drawn["cat"], drawn["args"]["bytes"]) == (job["kind"], int(job["bytes"]))
 
 
+def test_kernels_are_named_inside_their_tasks(timeline, folder):
+    """As in layer.csv, one after the other from the begin of the task to its end."""
+    (folder / "layer.yaml").write_text(re.sub(r"(?s)workload:.*", "workload: {kind: layer, phase: prefill, tp: 2, tokens: 512}\n", TINY))
+    succeed("plx_box", folder / "layer.yaml", "--out", folder / "layer", "--quiet")
+    of_layer = {row["name"] for row in rows(folder / "layer" / "layer.csv") if row["limit"]}
+    named = set()
+    for track, kernels in timeline.kernels.items():
+        for task in [s for s in timeline.slices[track] if s["cat"] == "kernel"]:
+            inside = [k for k in kernels if task["begin_ns"] <= k["begin_ns"] < task["end_ns"]]
+            named |= {k["name"] for k in inside}
+            if inside:
+                assert inside[-1]["end_ns"] == task["end_ns"]
+                assert all(a["end_ns"] == b["begin_ns"] for a, b in zip(inside, inside[1:]))
+    assert of_layer <= named, of_layer - named
+
+
 def test_messages_are_those_of_the_summary(folder, timeline):
     messages, total = collections.Counter(), collections.Counter()
     for (_, track), slices in timeline.slices.items():

@@ -17,12 +17,13 @@ class Timeline:
         self.ranks = {name.split()[0]: name.split(" rank ")[1] for name in names.values() if " rank " in name}
         processes = {pid: name.split()[0] for pid, name in names.items()}
         tracks = self.metadata("thread_name", "pid", "tid")
-        self.slices = collections.defaultdict(list)
+        self.slices, self.kernels = collections.defaultdict(list), collections.defaultdict(list)  # kernels are within slices
         for event in self.events:
             if event["ph"] == "X":
                 event["begin_ns"] = round(event["ts"] * 1000)
                 event["end_ns"] = event["begin_ns"] + round(event["dur"] * 1000)
-                self.slices[processes[event["pid"],], tracks[event["pid"], event["tid"]]].append(event)
+                found = self.kernels if event["cat"] == "single kernel" else self.slices
+                found[processes[event["pid"],], tracks[event["pid"], event["tid"]]].append(event)
         self.counters = collections.defaultdict(list)
         for event in self.events:
             if event["ph"] == "C":

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/kernels/kernel_time.h"
@@ -15,10 +17,12 @@ namespace railyard::gpu {
 class KernelChain {
  public:
   std::vector<KernelTime> kernels;
-  double seconds = 0;  ///< total time if the chain has the GPU alone
+  std::vector<std::string> names;  ///< of the kernels, for timelines; empty: none
+  double seconds = 0;              ///< total time if the chain has the GPU alone
 
-  void add(const KernelTime& kernel) {
+  void add(const KernelTime& kernel, std::string name = {}) {
     kernels.push_back(kernel);
+    names.push_back(std::move(name));
     seconds += kernel.seconds;
   }
   /// KernelTime::seconds_on() of one kernel. The GPUs of a group run the same chain with the same shares, so the latest
@@ -43,9 +47,9 @@ class KernelChain {
 };
 using SharedChain = std::shared_ptr<const KernelChain>;
 
-inline SharedChain chain_of(const KernelTime& kernel) {
+inline SharedChain chain_of(const KernelTime& kernel, std::string name = {}) {
   const auto chain = std::make_shared<KernelChain>();
-  chain->add(kernel);
+  chain->add(kernel, std::move(name));
   return chain;
 }
 

@@ -52,7 +52,7 @@ void Layer::start() {
       continue;
     }
     for (std::uint32_t t = 0; t < ranks(); ++t)
-      programs_.kernels(t, gpu::chain_of(step.kernel), 1, JobLabel::of(*this, Fields{i, t}));
+      programs_.kernels(t, gpu::chain_of(step.kernel, step.name), 1, JobLabel::of(*this, Fields{i, t}));
   }
 }
 

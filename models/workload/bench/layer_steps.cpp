@@ -18,14 +18,13 @@ std::vector<LayerStep> plan_layer(const transformer::ModelShape& model, const La
   const auto add = [&](const std::string& prefix, const std::vector<transformer::LayerStep>& plan) {
     std::optional<std::size_t> beside;  // the collective that runs beside this step
     for (const transformer::LayerStep& step : plan) {
-      const std::string part = prefix + (step.part == transformer::LayerPart::mlp ? "mlp." : "attention.");
       for (const transformer::NamedKernel& kernel : step.kernels.kernels)
-        steps.push_back({part + kernel.name, false, kernel.time, {}, 0});
+        steps.push_back({prefix + name_of(step.part, kernel.name), false, kernel.time, {}, 0});
       if (beside) steps[*beside].beside = static_cast<std::uint32_t>(steps.size() - *beside - 1);
       beside.reset();
       if (!step.is_collective()) continue;
       if (step.beside_next) beside = steps.size();
-      steps.push_back({part + name_of(step.operation), true, {}, step.operation, step.bytes});
+      steps.push_back({prefix + name_of(step.part, name_of(step.operation)), true, {}, step.operation, step.bytes});
     }
   };
   const bool trains = spec.phase == Phase::training;

@@ -175,7 +175,7 @@ class Planner {
     Action action;
     action.work = work;
     action.step = step;
-    action.kernels = gpu::chain_of(time);
+    action.kernels = gpu::chain_of(time, work == Work::product ? p_.name : p_.name.empty() ? "" : p_.name + "_sum");
     action.waits = std::move(waits);
     return add(std::move(action));
   }

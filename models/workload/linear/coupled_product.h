@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/units.h"
@@ -75,6 +76,7 @@ struct CoupledProduct {
   bool direct = true;  ///< decomposed and fused: shards go to their rank directly, not round a ring
   /// The product of 1/parts of the rows, launched for at most so many SMs (0: all). @pre parts divides the rows
   std::function<gpu::KernelTime(std::uint32_t parts, std::uint32_t most_sms)> part;
+  std::string name;  ///< of the product's kernels
   collective::Operation operation = collective::Operation::all_gather;
   Bytes bytes = 0;  ///< of the collective, as nccl-tests counts
   const gpu::GpuDatasheet* gpu = nullptr;

@@ -75,7 +75,7 @@ class Coupler {
     const bool for_wgrad = use->product == transformer::Product::dgrad || keeps_input_;
     if (rearrange != nullptr && for_wgrad && !transposes) after.add(*rearrange);
     add(next.part, before);
-    add_coupled(gather, *use, kernels[first].time);
+    add_coupled(gather, *use, kernels[first], next.part);
     add(next.part, after);
     taken_ = first + 1;
     return true;
@@ -91,7 +91,7 @@ class Coupler {
     if (!use || !method_of(*use)) return false;
     out_.pop_back();
     add(last.part, segment_of(kernels, 0, kernels.size() - 1));
-    add_coupled(reduce, *use, kernels.back().time);
+    add_coupled(reduce, *use, kernels.back(), last.part);
     return true;
   }
 
@@ -101,7 +101,9 @@ class Coupler {
     if (!kernels.kernels.empty()) out_.emplace_back(LayerStep{part, kernels});
   }
 
-  void add_coupled(const LayerStep& collective, const LinearUse& use, const gpu::KernelTime& whole) {
+  void add_coupled(const LayerStep& collective, const LinearUse& use, const NamedKernel& kernel,
+                   transformer::LayerPart part) {
+    const gpu::KernelTime& whole = kernel.time;
     linear::CoupledProduct product;
     product.coupling = collective.operation == collective::Operation::all_gather ? linear::Coupling::gather
                                                                                  : linear::Coupling::scatter;
@@ -110,6 +112,7 @@ class Coupler {
     product.part = [&](std::uint32_t parts, std::uint32_t most_sms) {
       return parts == 1 && most_sms == 0 ? whole : timer_.product(use, kind_, spec_.rank_tokens() / parts, most_sms);
     };
+    product.name = name_of(part, kernel.name);
     product.operation = collective.operation;
     product.bytes = collective.bytes;
     product.gpu = &gpu_;

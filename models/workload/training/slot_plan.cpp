@@ -60,7 +60,7 @@ struct Planned {
       : steps(coupled_steps(spec.gtp() > 1 ? with_products_apart(plan, spec.gtp_shards.wgrad_order) : plan, kind,
                             keeps_input, spec, timer)) {
     for (CoupledStep& step : steps) {
-      chains.push_back(step.layer.kernels.chain());
+      chains.push_back(step.layer.kernels.chain(step.layer.part));
       if (spec.gtp() > 1 && step.coupled == nullptr) step.use = use_of(step.layer);
     }
   }
