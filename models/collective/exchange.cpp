@@ -1,10 +1,8 @@
 // Exchanges: in each phase, every member sends to every other member and then waits for the transfers of all of them.
 //
 // one_shot   every member sends its whole vector to all members, and sums n copies.
-// two_shot   every member sends shard j to member j, which sums n copies and sends the result to all members. Serving
-//            engines use this for all-reduce.
-// direct     one half of two_shot: reduce-scatter or all-gather. A broadcast sends the root's vector to all members.
-// Some kernels have barriers (exchanges of flags) before and after these phases.
+// two_shot   every member sends shard j to member j, which sums n copies and sends the result to all members.
+// Serving engines use both for all-reduce. Some kernels have barriers (exchanges of flags) before and after these phases.
 #include <algorithm>
 
 #include "collective/program.h"
@@ -13,7 +11,7 @@ namespace railyard::collective {
 
 namespace {
 
-enum class Round : std::uint8_t { flags, whole, scatter, gather, from_root };
+enum class Round : std::uint8_t { flags, whole, scatter, gather };
 
 class Exchange final : public Program {
  public:
@@ -22,36 +20,27 @@ class Exchange final : public Program {
         phases_(std::move(phases)),
         members_(members),
         channels_(spec.channels),
-        root_(spec.root),
         vector_{0, spec.bytes} {}
 
   std::uint32_t channels(std::uint32_t) const override { return channels_; }
-  bool is_alike() const override {
-    return std::find(phases_.begin(), phases_.end(), Round::from_root) == phases_.end();
-  }
+  bool is_alike() const override { return true; }
   std::uint32_t actions(std::uint32_t, std::uint32_t) const override {
     return members_ == 1 ? 0 : static_cast<std::uint32_t>(phases_.size()) + 1;
   }
 
   void describe(std::uint32_t member, std::uint32_t, std::uint32_t index, Action& action) const override {
     if (index > 0) {
-      if (phases_[index - 1] != Round::from_root) {
-        action.wait(0, members_ - 1, index);
-      } else if (member != root_) {
-        action.wait((root_ + members_ - member) % members_ - 1, 1, index);
-      }
+      action.wait(0, members_ - 1, index);
       action.work_bytes = work(member, phases_[index - 1]);
     }
     if (index == phases_.size()) return;
     const Round phase = phases_[index];
-    if (phase == Round::from_root && member != root_) return;
     for (std::uint32_t k = 1; k < members_; ++k) {
       const std::uint32_t to = (member + k) % members_;
       const std::uint32_t lane = members_ - k - 1;  // the lane of `to` for transfers from this member
       switch (phase) {
         case Round::flags: action.send_flag(to, 0, lane); break;
-        case Round::whole:
-        case Round::from_root: action.send(to, 0, lane, vector_); break;
+        case Round::whole: action.send(to, 0, lane, vector_); break;
         case Round::scatter: action.send(to, 0, lane, vector_.part(members_, to)); break;
         case Round::gather: action.send(to, 0, lane, vector_.part(members_, member)); break;
       }
@@ -68,7 +57,7 @@ class Exchange final : public Program {
     }
   }
   std::vector<Round> phases_;
-  std::uint32_t members_, channels_, root_;
+  std::uint32_t members_, channels_;
   Range vector_;
 };
 
@@ -78,11 +67,9 @@ std::unique_ptr<Program> make_exchange(const CollectiveSpec& spec, const Group& 
   std::vector<Round> phases(spec.barriers_before, Round::flags);
   if (spec.algorithm == Algorithm::one_shot) {
     phases.push_back(Round::whole);
-  } else if (spec.operation == Operation::broadcast) {
-    phases.push_back(Round::from_root);
   } else {
-    if (spec.operation != Operation::all_gather) phases.push_back(Round::scatter);
-    if (spec.operation != Operation::reduce_scatter) phases.push_back(Round::gather);
+    phases.push_back(Round::scatter);
+    phases.push_back(Round::gather);
   }
   phases.insert(phases.end(), spec.barriers_after, Round::flags);
   return std::make_unique<Exchange>(spec, group.size(), std::move(phases));

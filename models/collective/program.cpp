@@ -55,8 +55,9 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
       if (op != Operation::all_reduce) return "hierarchical supports only all_reduce";
       return group.members_per_server() != 0 ? nullptr : "hierarchical needs the same number of ranks on every server";
     case Algorithm::direct:
-      if (op == Operation::reduce) return "direct does not support reduce; use ring";
-      return op == Operation::all_reduce ? "direct does not support all_reduce; use two_shot" : nullptr;
+      return op == Operation::all_to_all || op == Operation::send_recv
+                 ? nullptr
+                 : "direct supports all_to_all and send_recv; no library gathers, scatters, broadcasts or reduces so";
     case Algorithm::collnet_direct:
       if (op != Operation::all_reduce) return "collnet_direct supports only all_reduce";
       return !group.sum_nodes.empty() ? nullptr
@@ -78,13 +79,12 @@ std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& g
     case Algorithm::nvls_tree: return make_nvls(spec, group);
     case Algorithm::collnet_direct: return make_collnet_direct(spec, group);
     case Algorithm::hierarchical: return make_hierarchical(spec, group);
-    case Algorithm::pxn: return make_all_to_all(spec, group);
     case Algorithm::one_shot:
     case Algorithm::two_shot: return make_exchange(spec, group);
-    case Algorithm::direct: break;
+    case Algorithm::direct:
+    case Algorithm::pxn: break;
   }
-  if (spec.operation == Operation::all_to_all) return make_all_to_all(spec, group);
-  return spec.operation == Operation::send_recv ? make_send_recv(spec, group) : make_exchange(spec, group);
+  return spec.operation == Operation::send_recv ? make_send_recv(spec, group) : make_all_to_all(spec, group);
 }
 
 std::vector<std::vector<std::uint32_t>> chains_of(const Group& group, std::uint32_t entry) {

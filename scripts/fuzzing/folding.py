@@ -16,7 +16,7 @@ from .cases import Failure
 EXACT = {"train": 1e-3, "fluid": 1e-2}
 PLATFORMS = ("dgx_h100", "dgx_h100", "dgx_a100", "dgx_b200", "hgx_a100_4gpu", "plx_box")
 ALGORITHMS = {"all_reduce": ("auto", "ring", "tree", "nvls_tree", "hierarchical", "two_shot", "one_shot"),
-              "all_gather": ("auto", "ring", "direct"), "reduce_scatter": ("auto", "ring", "direct"), "all_to_all": ("auto", "direct", "pxn")}
+              "all_gather": ("auto", "ring"), "reduce_scatter": ("auto", "ring"), "all_to_all": ("auto", "direct", "pxn")}
 OTHER_LIBRARY = {"hierarchical": "trtllm-1.0", "two_shot": "trtllm-1.0", "one_shot": "trtllm-1.0"}
 
 

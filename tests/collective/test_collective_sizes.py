@@ -158,3 +158,27 @@ def test_every_nic_of_a_gpu_carries_its_share(op, tmp_path):
         return float(rows(path.with_suffix("") / "collectives.csv")[-1]["time_us"])
 
     assert time_us(8) / 4 <= time_us(32) <= time_us(8) / 1.5
+
+
+# All GPUs below NVSwitches are alike. In a PCIe box, which ranks share a switch decides which rounds of an all-to-all meet on its
+# links; its halves are alike.
+@pytest.mark.parametrize("platform, order", [("dgx_h100", [3, 1, 4, 0, 5, 7, 2, 6]), ("dgx_b200", [7, 6, 5, 4, 3, 2, 1, 0]),
+                                             ("hgx_h100_4gpu", [1, 3, 0, 2]), ("plx_box", [4, 5, 6, 7, 0, 1, 2, 3])])
+def test_alike_gpus_may_change_places(platform, order, tmp_path):
+    def times(op, ranks):
+        path = tmp_path / f"{op}_{ranks[0]}.yaml"
+        path.write_text(f"workload: {{kind: collective, op: {op}, sizes_bytes: [16384, 1048576], ranks: {ranks}}}\n")
+        succeed(platform, path, "--out", path.with_suffix(""), "--quiet")
+        return [float(row["time_us"]) for row in rows(path.with_suffix("") / "collectives.csv")]
+
+    for op in [*OPERATIONS, "reduce", "send_recv"]:
+        assert times(op, order) == pytest.approx(times(op, sorted(order)), rel=1e-3), op
+
+
+@pytest.mark.parametrize("op", ["all_gather", "reduce_scatter", "broadcast", "reduce"])
+def test_gathers_and_broadcasts_to_all_peers_at_once_are_refused(op, tmp_path):
+    path = tmp_path / "direct.yaml"
+    path.write_text(f"workload: {{kind: collective, op: {op}, algorithm: direct, sizes_bytes: [1048576]}}\n")
+    told = run("dgx_h100", path, "--out", tmp_path / "out")
+    assert told.returncode == 2 and f"direct cannot run {op} of 1048576 bytes: direct supports all_to_all and send_recv" in told.stderr
+    assert not (tmp_path / "out").exists()
