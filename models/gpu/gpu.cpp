@@ -1,6 +1,7 @@
 #include "gpu/gpu.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "infiniband/nic.h"
@@ -47,7 +48,9 @@ transport::Path spread_path(const std::vector<Egress>& ways, const Message& mess
   one.lanes.clear();
   for (const Egress& way : ways)
     one.lanes.push_back(way.nic->path(message.source, message.destination, way.remote).lanes.front());
-  one.limit = Rate::bytes_per_second(one.limit.bytes_per_second() * ways.size());
+  std::set<const void*> nics;  // each has tags of its own
+  for (const Egress& way : ways) nics.insert(way.nic);
+  one.limit = Rate::bytes_per_second(one.limit.bytes_per_second() * nics.size());
   one.stripe_bytes = transport::kNicStripeBytes;
   return one;
 }

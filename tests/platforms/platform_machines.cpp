@@ -286,6 +286,40 @@ BOOST_AUTO_TEST_CASE(two_queue_pairs_of_a_gpu_use_two_nics_at_once) {
   BOOST_TEST(took(8, 2).seconds() == 2 * took(8, 1).seconds(), boost::test_tools::tolerance(0.01));
 }
 
+BOOST_AUTO_TEST_CASE(all_bytes_over_several_nics_cross_the_link_of_their_gpu) {
+  // Two NICs of 50 GB/s, or the four of two, behind 63 GB/s of PCIe.
+  struct Running : test::Simulation {
+    Running(const std::string& yaml, const std::string& platform) : machine(machine_of(yaml, platform), fabric) {}
+    platforms::Machine machine;
+  };
+  constexpr Bytes kBytes = 16 << 20;
+  for (const std::string nics : {"16", "32"}) {
+    double took[2];
+    for (const bool fluid : {false, true}) {
+      Running s("machine: {groups: {node: {servers: 2}}, nic: {per_server: " + nics + "}}\n", "dgx_h100");
+      if (fluid) s.fabric.model_as_fluid();
+      transport::Message message;
+      message.source = s.machine.gpu(GpuId(0)).window();
+      message.destination = s.machine.gpu(GpuId(8)).window();
+      message.bytes = kBytes;
+      message.queue_pair = transport::kSpreadOverNics;
+      s.send(Time(), message);
+      s.run();
+      took[fluid] = s.took[0].seconds();
+      BOOST_TEST(took[fluid] > kBytes / 63.1e9);
+      BOOST_TEST((s.alone[0] <= s.took[0]));
+      BOOST_TEST(s.alone[0].seconds() == took[fluid], boost::test_tools::tolerance(0.02));
+      const gpu::Gpu& gpu = s.machine.gpu(GpuId(0));
+      Bytes carried = 0;
+      for (std::uint32_t p = 0; p < gpu.ports(); ++p)
+        carried = std::max({carried, gpu.port(PortId(p)).counters.payload_bytes,
+                            gpu.port(PortId(p)).peer->port(gpu.port(PortId(p)).peer_port).counters.payload_bytes});
+      BOOST_TEST(carried == kBytes);
+    }
+    BOOST_TEST(took[1] == took[0], boost::test_tools::tolerance(0.02));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(no_message_over_planes_of_different_rates_is_faster_than_alone) {
   struct Running : test::Simulation {
     Running(const std::string& yaml, const std::string& platform) : machine(machine_of(yaml, platform), fabric) {}

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "transport/device/endpoint.h"
+#include "transport/device/shared_hops.h"
 #include "transport/link/byte_clock.h"
 
 namespace railyard::transport {
@@ -135,6 +136,27 @@ Time lane_time(const Path& path, const Lane& lane, Bytes bytes, Bytes transactio
   return tail;
 }
 
+/// The last byte crosses each link that several lanes share after all that they carry over it.
+Time shared_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
+  Time longest;
+  if (!share_hops(path) || bytes == 0) return longest;
+  for (const Lane& lane : path.lanes)
+    for (const Hop& hop : lane.hops) {
+      Lane shared{{hop}, static_cast<std::uint32_t>(weight_on(path, lane, hop))};
+      Time others = Time::max();
+      for (const Lane& each : path.lanes) {
+        if (!crosses(each, hop)) continue;
+        Time latency;
+        for (const Hop& other : each.hops)
+          if (!same_link(other, hop)) latency += other.link().latency;
+        others = sooner(others, latency);
+      }
+      longest = later(longest,
+                      others + lane_time(path, shared, lane_share(path, shared, bytes), transaction_bytes));
+    }
+  return longest;
+}
+
 }  // namespace
 
 std::vector<Hop> walk(const Device& device, PortId out, std::uint64_t address, Lid lid, TransactionKind kind) {
@@ -253,6 +275,7 @@ Time uncontended_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
   if (whole != 0)
     for (const Lane& lane : path.lanes)
       time = later(time, lane_time(path, lane, lane_share(path, lane, whole), transaction_bytes));
+  time = later(time, shared_time(path, whole, transaction_bytes));
   if (whole == bytes) return path.fixed + time;
   Time first = Time::max();
   for (const Lane& lane : path.lanes)
@@ -280,7 +303,9 @@ Rate payload_rate(const Path& path, Bytes transaction_bytes) {
   double sum = 0;
   for (const Lane& lane : path.lanes) {
     double slowest = path.limit != Rate() ? static_cast<double>(lane_limit(path, lane).bytes_per_second()) : 1e18;
-    for (const Hop& hop : lane.hops) slowest = std::min(slowest, payload_rate(path, hop, transaction_bytes));
+    for (const Hop& hop : lane.hops)
+      slowest = std::min(slowest, payload_rate(path, hop, transaction_bytes) * lane.weight /
+                                      static_cast<double>(weight_on(path, lane, hop)));
     sum += slowest;
   }
   return Rate::bytes_per_second(static_cast<std::uint64_t>(sum));

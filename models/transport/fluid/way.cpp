@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transport/device/shared_hops.h"
 #include "transport/fluid/rates.h"
 
 namespace railyard::transport {
@@ -41,6 +42,11 @@ bool FluidWay::build(bool by_first_lane) {
     case MessageKind::multicast: add_multicast(); break;
     case MessageKind::reduce: add_reduction(); break;
   }
+  if (path_.limit != Rate())  // a NIC's tags are for all bytes that it sends
+    for (const Leg& leg : legs_)
+      if (leg.turns)
+        leg.crossing.port->limit = std::max(
+            leg.crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * leg.crossing.wire);
   const bool first_lane = by_first_lane && lanes_are_alike();
   const std::size_t each = first_lane ? legs_.size() / path_.lanes.size() : legs_.size();
   bool agrees = true;
@@ -90,7 +96,7 @@ bool FluidWay::lanes_are_alike() const {
       return part == first_part || std::abs(part - first_part) <= kAlike * first_part;
     };
     const FluidCrossing &a = leg.crossing, &b = first.crossing;
-    if (leg.lane != i / each || a.vc != b.vc || !alike(a.wire, b.wire) || !alike(a.owed, b.owed) ||
+    if (leg.lanes != std::vector{static_cast<std::uint32_t>(i / each)} || first.lanes.size() != 1 || a.vc != b.vc || !alike(a.wire, b.wire) || !alike(a.owed, b.owed) ||
         !alike(a.window, b.window))
       return false;
   }
@@ -98,13 +104,21 @@ bool FluidWay::lanes_are_alike() const {
 }
 
 void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
-  for (const Leg& leg : legs_)
-    if (leg.hop.device == hop.device && leg.hop.port == hop.port) return;  // members of a group share this link
+  for (Leg& leg : legs_) {
+    if (!same_link(leg.hop, hop)) continue;
+    if (leg.lanes.back() == lane) return;  // members of a group share this link and its bytes
+    const auto before_this = static_cast<double>(weight_of(leg));
+    leg.lanes.push_back(lane);
+    const double more = static_cast<double>(weight_of(leg)) / before_this;
+    leg.crossing.wire *= more;
+    leg.crossing.owed *= more;
+    return;
+  }
   const double share = static_cast<double>(path_.lanes[lane].weight) / static_cast<double>(weights_);
   const auto whole = static_cast<double>(transaction_bytes_);
   const PacketFormat& packet = hop.link().packet;
   const WireCost cost = train_at(hop);
-  FluidCrossing& crossing = legs_.emplace_back(Leg{hop, lane, {}}).crossing;
+  FluidCrossing& crossing = legs_.emplace_back(Leg{hop, {lane}, false, {}}).crossing;
   crossing.port = hop.device->port(hop.port).fluid;
   double bytes = static_cast<double>(cost.bytes), owed = static_cast<double>(cost.reverse_debt);
   if (answers(hop)) {
@@ -119,16 +133,13 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   const VcPlan& plan = context_.plan;
   crossing.vc = answers(hop) ? plan.response_vc_of(example_.traffic_class) : plan.vc_of[example_.traffic_class];
   if (before != nullptr && answers(hop) && !answers(*before)) before = nullptr;  // read from a memory on the path
-  const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;  // a NIC sends the bytes that it
-                                                                                        // has read
+  const bool turns = before != nullptr && before->answers_reads && !hop.answers_reads;
+  legs_.back().turns = turns;
   if (before != nullptr && !turns) {
     crossing.requester = before->device->port(before->port).peer_port.value();
   } else {
     crossing.requester = answers(hop) ? FluidCrossing::kResponder : FluidCrossing::kOwn;
   }
-  if (turns && path_.limit != Rate())  // the NIC's tags are for all bytes that it sends
-    crossing.port->limit =
-        std::max(crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * crossing.wire);
 }
 
 void FluidWay::add_multicast() {
@@ -153,6 +164,12 @@ void FluidWay::add_reduction() {
     }
     add(result, nullptr, lane);
   }
+}
+
+std::uint64_t FluidWay::weight_of(const Leg& leg) const {
+  std::uint64_t sum = 0;
+  for (const std::uint32_t lane : leg.lanes) sum += path_.lanes[lane].weight;
+  return sum;
 }
 
 Bytes FluidWay::lane_bytes(std::uint32_t lane, Bytes bytes) const {
@@ -187,7 +204,8 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
         {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // at most the message's time
   };
   for (const Leg& leg : legs_) {
-    const Bytes payload = lane_bytes(leg.lane, bytes);
+    Bytes payload = 0;
+    for (const std::uint32_t lane : leg.lanes) payload += lane_bytes(lane, bytes);
     if (payload == 0 && bytes != 0) continue;
     const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.kind, payload);
     charge(*leg.crossing.port, payload, wire);
@@ -205,7 +223,7 @@ void FluidWay::measure(Sized& sized, Bytes bytes) {
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];
-    const Bytes payload = ceil_div(bytes * path_.lanes[leg.lane].weight, weights_);
+    const Bytes payload = ceil_div(bytes * weight_of(leg), weights_);
     sized.slowest_bytes = taken(slowest_by_, leg.hop.link(), leg.hop.kind, payload);
   }
   sized.uncontended = uncontended_time(path_, bytes, transaction_bytes_);

@@ -76,9 +76,11 @@ class FluidWay {
   /// A link of any lane, with the data from which its bytes are computed.
   struct Leg {
     Hop hop;
-    std::uint32_t lane = 0;
+    std::vector<std::uint32_t> lanes;  ///< that cross it: one, or several over the NICs of one GPU
+    bool turns = false;                ///< a NIC sends the bytes that it has read
     FluidCrossing crossing;
   };
+  std::uint64_t weight_of(const Leg& leg) const;
   void add(const Hop& hop, const Hop* before, std::uint32_t lane);
   void add_multicast();
   void add_reduction();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "transport/device/shared_hops.h"
+
 namespace railyard::transport {
 
 namespace {
@@ -45,7 +47,7 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
   for (const Lane& lane : path.lanes)
     for (const Hop& hop : lane.hops) {
       const PortCounters* const port = &hop.device->port(hop.port).counters;
-      add(port, payload_rate(path, hop, train) * weights / lane.weight);
+      add(port, payload_rate(path, hop, train) * weights / static_cast<double>(weight_on(path, lane, hop)));
       if (way.engine == nullptr || hop.answers_reads) way.engine = port;
     }
   way.engine_bytes_per_second =
