@@ -154,7 +154,9 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   // Messages to different copies have one destination, but do not wait for each other.
   const std::uint32_t apart = comes_to_itself ? 0 : running_.copies_apart(member, t);
   if (apart > 1) message.queue_pair += (apart - 1) * program_->threads();
-  if (t.kind == Transfer::Kind::write) message.queue_pair |= transport::kSpreadOverNics;
+  const bool to_peers = spec_.operation == Operation::all_to_all || spec_.operation == Operation::send_recv;
+  if (t.kind == Transfer::Kind::write)
+    message.queue_pair |= transport::kSpreadOverNics | (to_peers ? 0 : transport::kSpreadEvenly);
   message.source_rate = t.kind == Transfer::Kind::write ? rate : Rate();
   message.tell_left = tell_left;
   message.client = this;

@@ -17,6 +17,11 @@ namespace {
 
 bool is_spread(const Message& message) { return (message.queue_pair & transport::kSpreadOverNics) != 0; }
 
+/// Bytes of a message for one way before the next one's turn.
+Bytes stripe_of(const Message& message) {
+  return (message.queue_pair & transport::kSpreadEvenly) != 0 ? 1 : transport::kNicStripeBytes;
+}
+
 /// By NIC of the source, or of the destination if it has more, the ways of a message; one if links lead nowhere else.
 std::vector<Egress> ways_over_nics(const EgressPolicy& policy, const Message& message) {
   constexpr std::uint32_t kMostNics = 8;
@@ -33,10 +38,10 @@ std::vector<Egress> ways_over_nics(const EgressPolicy& policy, const Message& me
 
 /// Deals the stripes of a message to the ways, in turn. A message without bytes takes the first way.
 void post_spread(const std::vector<Egress>& ways, Message& message, Bytes bytes) {
-  const Bytes stripes = ceil_div(bytes, transport::kNicStripeBytes), each = stripes / ways.size();
+  const Bytes stripe = stripe_of(message), stripes = ceil_div(bytes, stripe), each = stripes / ways.size();
   Bytes left = bytes;
   for (std::size_t w = 0; w < ways.size(); ++w) {
-    const Bytes most = (each + (w < stripes % ways.size() ? 1 : 0)) * transport::kNicStripeBytes;
+    const Bytes most = (each + (w < stripes % ways.size() ? 1 : 0)) * stripe;
     const Bytes part = std::min(left, most);
     if (part != 0 || (bytes == 0 && w == 0)) ways[w].nic->post(message, ways[w].remote, part);
     left -= part;
@@ -51,7 +56,7 @@ transport::Path spread_path(const std::vector<Egress>& ways, const Message& mess
   std::set<const void*> nics;  // each has tags of its own
   for (const Egress& way : ways) nics.insert(way.nic);
   one.limit = Rate::bytes_per_second(one.limit.bytes_per_second() * nics.size());
-  one.stripe_bytes = transport::kNicStripeBytes;
+  one.stripe_bytes = stripe_of(message);
   return one;
 }
 

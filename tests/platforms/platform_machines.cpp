@@ -6,10 +6,12 @@
 #include <set>
 #include <tuple>
 
+#include "infiniband/nic.h"
 #include "platforms/machine.h"
 #include "tests/support/machine_of.h"
 #include "tests/support/simulation.h"
 #include "transport/device/path.h"
+#include "transport/device/spread.h"
 
 using namespace railyard;
 using railyard::test::machine_of;
@@ -318,6 +320,37 @@ BOOST_AUTO_TEST_CASE(all_bytes_over_several_nics_cross_the_link_of_their_gpu) {
     }
     BOOST_TEST(took[1] == took[0], boost::test_tools::tolerance(0.02));
   }
+}
+
+BOOST_AUTO_TEST_CASE(transfers_of_collectives_load_all_nics_of_a_gpu_alike) {
+  struct Running : test::Simulation {
+    Running(const std::string& yaml, const std::string& platform) : machine(machine_of(yaml, platform), fabric) {}
+    platforms::Machine machine;
+  };
+  const auto sent = [](std::uint32_t marks) {
+    Running s("machine: {groups: {node: {servers: 2}}, nic: {per_server: 32}}\n", "dgx_h100");
+    for (std::uint32_t m = 0; m < 8; ++m) {  // messages of less than two stripes
+      transport::Message message;
+      message.source = s.machine.gpu(GpuId(0)).window();
+      message.destination = s.machine.gpu(GpuId(8)).window();
+      message.bytes = 100'000;
+      message.queue_pair = transport::kSpreadOverNics | marks;
+      s.send(Time::us(50 * m), message);
+    }
+    s.run();
+    std::vector<Bytes> by_nic;
+    for (const transport::Device* device : s.fabric.devices())
+      if (const auto* nic = dynamic_cast<const infiniband::Nic*>(device); nic != nullptr && by_nic.size() < 4) {
+        Bytes most = 0;
+        for (std::uint32_t p = 0; p < nic->ports(); ++p)
+          most = std::max(most, nic->port(PortId(p)).counters.payload_bytes);
+        by_nic.push_back(most);
+      }
+    return by_nic;
+  };
+  const std::vector<Bytes> all{200'000, 200'000, 200'000, 200'000}, few{8 * 65'536, 8 * 34'464, 0, 0};
+  BOOST_TEST(sent(transport::kSpreadEvenly) == all, boost::test_tools::per_element());
+  BOOST_TEST(sent(0) == few, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(no_message_over_planes_of_different_rates_is_faster_than_alone) {
