@@ -5,7 +5,8 @@
   scripts/studies/collective_properties.py --only 'plx_box/RTX-4090/*' # machines PLATFORM/GPU/SERVERS/NICS
 
   falls      more bytes take at least 0.95 of the time, except where NCCL itself changes algorithm, protocol or channels
-  doubling   above 16 MiB twice the bytes take at least 1.5 times the time
+  doubling   above 16 MiB twice the bytes take at least 1.5 times the time, within one plan of NCCL; in a chain of broadcast or
+             reduce, above the chunks of 512 KiB with which all ranks and channels fill
   choice     NCCL's choice takes at most 1.5 times as long as any algorithm that can be forced
 
 Links are fluid. tests/collective/test_collective_sizes.py runs a sample. Prints a line for each violation.
@@ -32,6 +33,7 @@ OPERATIONS = {"all_reduce": ["ring", "tree", "nvls", "nvls_tree"], "all_gather":
               "reduce": [], "all_to_all": ["direct", "pxn"], "send_recv": []}
 SIZES = [1 << k for k in range(12, 30)]
 MOST_FALL, LEAST_DOUBLING, DOUBLING_ABOVE, MOST_BEHIND = 0.05, 1.5, 16 << 20, 1.5
+SERVER_GPUS, CHAIN_CHUNK = 8, 512 << 10
 
 
 def machines():
@@ -59,15 +61,18 @@ def times(folder, executables, machine, op, algorithm=None):
         return {int(row["bytes"]): row for row in csv.DictReader(file)}
 
 
-def violations(chosen, forced):
+def violations(machine, op, chosen, forced):
     """Texts of what does not hold of one operation. @param forced  rows by bytes, by algorithm"""
+    ranks = SERVER_GPUS * machine[2]
+    fills = {size: ranks * int(row["channels"]) * CHAIN_CHUNK if op in ("broadcast", "reduce") else 0 for size, row in chosen.items()}
     plan = {size: (row["algorithm"], row["protocol"], row["channels"]) for size, row in chosen.items()}
     time = {size: float(row["time_us"]) for size, row in chosen.items()}
     for less, more in itertools.pairwise(sorted(time)):
         if plan[less] == plan[more] and time[more] < time[less] * (1 - MOST_FALL):
             yield f"falls at {more}: {time[less]:.1f} to {time[more]:.1f} us, {' '.join(plan[more])}"
-        if less >= DOUBLING_ABOVE and time[more] < time[less] * LEAST_DOUBLING:
-            yield f"doubling to {more}: {time[less]:.1f} to {time[more]:.1f} us, {' '.join(plan[less])} to {' '.join(plan[more])}"
+        in_proportion = plan[less] == plan[more] and less >= max(DOUBLING_ABOVE, fills[less])
+        if in_proportion and time[more] < time[less] * LEAST_DOUBLING:
+            yield f"doubling to {more}: {time[less]:.1f} to {time[more]:.1f} us, {' '.join(plan[more])}"
     for algorithm, rows in forced.items():
         for size, row in (rows or {}).items():
             if time[size] > float(row["time_us"]) * MOST_BEHIND:
@@ -90,7 +95,7 @@ def main() -> int:
                 run = (pathlib.Path(folder), options.bin.resolve(), machine, op)
                 chosen = times(*run)
                 forced = {algorithm: times(*run, algorithm) for algorithm in OPERATIONS[op]}
-            for text in violations(chosen, forced):
+            for text in violations(machine, op, chosen, forced):
                 found += 1
                 print(f"{name} {op}: {text}", flush=True)
     print(f"{found} violations")

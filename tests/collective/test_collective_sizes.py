@@ -113,7 +113,7 @@ def test_time_grows_and_the_choice_is_good(name, op, tmp_path):
 def test_properties_hold_of_a_sample_of_machines(machine, op, tmp_path):
     chosen = collective_properties.times(tmp_path, BIN, machine, op)
     forced = {name: collective_properties.times(tmp_path, BIN, machine, op, name) for name in collective_properties.OPERATIONS[op]}
-    assert list(collective_properties.violations(chosen, forced)) == []
+    assert list(collective_properties.violations(machine, op, chosen, forced)) == []
 
 
 def test_fewer_links_do_not_make_larger_in_switch_collectives_slower(tmp_path):
