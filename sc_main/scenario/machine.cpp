@@ -247,10 +247,11 @@ void resolve_network(const MachineSection& written, MachineSpec& machine, const 
 
 void resolve_board(const MachineSection& written, MachineSpec& machine, const Source& source) {
   const std::string key = "machine.plx";
-  if (machine.board.name != "plx_box" && value_at(source.root, key)) {
-    throw InputError(place_of(source.root, key),
-                     key + ": " + machine.board.name + " has fixed PCIe switches; accepted only on plx_box");
-  }
+  if (machine.board.name != "plx_box")
+    for (const char* part : {".board", ".switches", ".uplink", ".nics_per_plx", ".acs"})
+      if (value_at(source.root, key + part))
+        throw InputError(place_of(source.root, key + part),
+                         key + part + ": " + machine.board.name + " has a fixed board; accepted only on plx_box");
   if (!written.board.empty()) load_pcie_board(named(written.board, "", key + ".board", source), machine);
   if (written.cpu) machine.board.cpu = *written.cpu;
 }
@@ -270,7 +271,9 @@ void resolve_plx(const MachineSection& written, MachineSpec& machine, const Sour
       if (value_at(source.root, key + part))
         throw InputError(place_of(source.root, key + part),
                          key + part + ": needs PCIe switches; " +
-                             (written.plx_switches ? "machine.plx.switches is 0" : "machine.plx.board has none"));
+                             (written.plx_switches     ? "machine.plx.switches is 0"
+                              : written.board.empty() ? machine.board.name + " has none"
+                                                      : "machine.plx.board has none"));
   } else {
     machine.plx = load_pcie_switch(named(written.plx, machine.board.pcie_switch, key + ".datasheet", source));
   }

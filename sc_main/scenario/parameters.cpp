@@ -95,7 +95,7 @@ Record<MachineSection> machine_record() {
   r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},
            "NVLink bridges between GPUs 2i and 2i + 1 of a server; only plx_box with GPUs whose datasheet has "
            "nvlink.bridge");
-  r.group("plx", plx, "PCIe switches; plx_box only");
+  r.group("plx", plx, "PCIe switches; all but their datasheet only on plx_box");
   r.group("nic", nic, "NICs");
   r.group("network", network, "network between servers");
   // Checked and applied once the datasheets are known.

@@ -28,7 +28,7 @@ FIFTH_GENERATION, OLDEST_CPU_WITH_FIFTH_GENERATION = 5, "xeon_sapphire_rapids"  
 GPUS_PER_SERVER = {RACK: 72} | dict.fromkeys(MESHES.values(), 4)
 GPUS_PER_TRAY = 4  # of a rack
 USUAL_GPUS_PER_SERVER = 8
-PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144"}  # of a box, by the generation of its GPUs
+PCIE_SWITCHES = {3: "pex8796", 4: "pex88096", 5: "pex89144", 6: "pex90144"}  # of a box, by the generation of its GPUs
 BOARDS = ((r"G493.?ZB0", "g493_zb0"), (r"ESC8000A.?E13P", "esc8000a_e13p"), (r"WRX90", "wrx90_ws_evo"))  # of cards
 UPLINKS = ((r"single.?root", "single_root"), (r"cascade", "cascaded"))  # otherwise each switch is below its own socket
 
@@ -217,6 +217,8 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
             result["cpu"] = OLDEST_CPU_WITH_FIFTH_GENERATION
         if gpu.nvlink and re.search(BRIDGE_WORDS, names, re.IGNORECASE):
             result["nvlink_bridge"] = "pairs"
+    elif gpu and platform in SWITCHED.values() and gpu.pcie > FIFTH_GENERATION:
+        result["plx"] = {"datasheet": PCIE_SWITCHES[gpu.pcie]}  # those of the ConnectX-8 beside its GPUs
     changes = variant_of(row)
     if re.search(BOUNCE_WORDS, row.text("system", "fabric", "link", "config", "metric"), re.IGNORECASE):
         changes["pcie"] = {"p2p": False}

@@ -177,7 +177,9 @@ BOOST_AUTO_TEST_CASE(platform_must_match) {
   BOOST_TEST(s.refusal(with("machine: {plx: {switches: 0, uplink: cascaded}}\n")) ==
              "s.yaml:6:38: error: machine.plx.uplink: needs PCIe switches; machine.plx.switches is 0");
   BOOST_TEST(s.refusal(with("machine: {plx: {uplink: cascaded}}\n"), {}, "dgx_h100") ==
-             "s.yaml:6:16: error: machine.plx: dgx_h100 has fixed PCIe switches; accepted only on plx_box");
+             "s.yaml:6:25: error: machine.plx.uplink: dgx_h100 has a fixed board; accepted only on plx_box");
+  BOOST_TEST(s.refusal(with("machine: {plx: {datasheet: pex90144}}\n"), {}, "gb200_nvl72") ==
+             "s.yaml:6:28: error: machine.plx.datasheet: needs PCIe switches; gb200_nvl72 has none");
   BOOST_TEST(s.refusal(with("machine: {plx: {board: g493_zb1}}\n")) ==
              "s.yaml:6:24: error: machine.plx.board: no datasheet 'g493_zb1'; shipped: esc8000a_e13p, g493_zb0, "
              "wrx90_ws_evo; or a path to a .yaml file (did you mean 'g493_zb0'?)");

@@ -71,6 +71,11 @@ def test_names_become_datasheets_and_platforms(system, device, gpu, platform):
     assert (node(one)["gpu"], one.platform) == (gpu, platform)
 
 
+def test_gpus_of_pcie_6_have_switches_of_pcie_6():
+    assert mapped(system="b300_sxm", device="", fabric="", n_gpus="8").scenario["machine"]["plx"] == {"datasheet": "pex90144"}
+    assert "plx" not in mapped(system="AWS p5en.48xlarge", device="", fabric="", n_gpus="8").scenario["machine"]
+
+
 def test_a_fabric_decides_the_form_of_a_gpu_whose_name_is_silent():
     assert node(mapped(system="4x A100", device="", fabric="PCIe4", n_gpus="4"))["gpu"] == "A100-PCIe-80GB"
     assert node(mapped(system="8x A100", device="", fabric="NVSwitch2 and PCIe4"))["gpu"] == "A100-SXM4-80GB"
