@@ -11,7 +11,8 @@ Rules, by column:
                     as places, prompts whole, and a budget of one request for each place, one prompt and 1500 tokens. Answers are
                     equally likely to be up to a fifth shorter or longer: requests that are quite equal stay in step for ever in a
                     model without noise, although the API server takes them one by one. SGLang's rows stay in step: whoever arrives
-                    during a prefill joins it, and all decode together. Spread, their TTFT would be a fifth of what was measured
+                    during a prefill joins it, and all decode together. Spread, their TTFT would be a fifth of what was measured. Times
+                    of clients part no loop (docs/validation.md)
   metric TTFT, TPOT means over requests
 """
 

@@ -4,7 +4,9 @@ Rules, by column:
   model, precision  a configuration under scenarios/models; KV in bf16
   system            a board with NVSwitches where the GPU has them, else a PCIe box. Each group has as many GPUs as ranks need
   tp                ranks of each group; "8+8" is a prefill and a decode server, as are prefill_tp and decode_tp of `mode` disagg
-  framework         the shipped sheet of the engine and version (serving_engines.py): its host, collectives and attention
+  framework         the shipped sheet of the engine and version (serving_engines.py): its host, collectives and attention. TensorRT-LLM's
+                    own pages run the engine in the benchmark's process; all others have a client, whose time is that of the rows under
+                    load (load_rows.py), which alone tell it from the server's
   concurrency       requests that are open at a time
   metric TTFT       one prompt of input_len tokens, in chunks of at most 8192 tokens (vLLM's and TensorRT-LLM's budget), or 2048
                     where the framework says a smaller one. An aggregated server has no handoff: it leaves at the end, behind the
@@ -19,7 +21,7 @@ import re
 import statistics
 import types
 
-from . import systems
+from . import load_rows, systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
 from .served_models import check_parallel, model_of, number
@@ -53,9 +55,7 @@ def ranks_of(row: Row) -> int:
     return number(row, "tp", 1)
 
 
-# Of the load generator, before the API server has a request: with the server's own time, the 15.6 ms of inference-sim (its
-# trained-physics coefficients)
-CLIENT_S = 14.1e-3
+IN_PROCESS = r"TensorRT-LLM 0\."  # its own performance pages: no API server, no client
 
 
 def map_row(row: Row, has_host: bool) -> Experiment:
@@ -84,17 +84,20 @@ def map_row(row: Row, has_host: bool) -> Experiment:
     framework = row["framework"] or row["backend"]
     engine = (re.match(r"[A-Za-z-]+", framework) or [framework])[0]
     sheet = sheet_of(engine_of(engine), row["backend_version"] or version_of(framework))
+    in_process = re.match(IN_PROCESS, framework) is not None
+    client_s = load_rows.CLIENT_US * 1e-6 if has_host and not in_process else 0
+    host = {} if has_host and not in_process else {"host": {"request_us": 0} if has_host else "none"}
     group = {"servers": 1, "gpu": gpu.name}
     steps = 0 if metric == "TTFT" else decoded(concurrent, tokens)
     scenario = {
         "model": model | {"kv_dtype": "bf16"},
         "machine": {"groups": {"prefill": group, "decode": group}},
         "workload": {"kind": "disaggregated_prefill", "requests": requests, "chunk_tokens": CHUNK_TOKENS, "handoff": "at_end",
-                     "memory_limit_ratio": 1.0, "engine": sheet, **({} if has_host else {"host": "none"}),
+                     "memory_limit_ratio": 1.0, "engine": sheet, **host,
                      "prefill": {"tp": tp, "pp": 1}, "decode": {"steps": steps, "max_batch": concurrent}},
     }
     aggregated = "+" not in groups_text(row)
-    read = (lambda result: ttft(result, has_host)) if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
+    read = (lambda result: ttft(result, client_s)) if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
     return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
                       size_class=f"TP{tp}")
 
@@ -104,8 +107,8 @@ def decoded(concurrent: int, tokens: int) -> int:
     return DECODED_ALONE if concurrent == 1 else 64 + concurrent * tokens // 256
 
 
-def ttft(result, has_host: bool) -> float:
-    return result.summary["metrics"]["ttft_s"] + (CLIENT_S if has_host else 0)
+def ttft(result, client_s: float) -> float:
+    return result.summary["metrics"]["ttft_s"] + client_s
 
 
 def tpot(result, concurrent: int, answer: int) -> float:

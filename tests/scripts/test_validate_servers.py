@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from validation import CLASSES, comparison, rows, servers  # noqa: E402
+from validation import CLASSES, comparison, load_rows, rows, servers  # noqa: E402
 
 ROW = {"id": "S-1", "category": "5-inference", "system": "H100 SXM", "model": "Llama-3.1-70B", "n_gpus": "2", "precision": "fp8",
        "framework": "vLLM 0.15.1", "tp": "2", "input_len": "1024", "output_len": "8192", "concurrency": "4", "metric": "TPOT", "value": "18",
@@ -34,6 +34,19 @@ def test_a_row_becomes_two_groups_of_its_gpus():
     assert mapped("servers_no_host").scenario["workload"]["host"] == "none"
     engines = [mapped(framework=name).scenario["workload"]["engine"] for name in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 0.9.0")]
     assert engines == ["vllm-0.12", "sglang-0.5", "trtllm-1.0", "trtllm-1.0"]
+
+
+def test_a_client_takes_the_same_time_with_all_engines_and_none_where_there_is_no_server():
+    """Only rows under load tell the client's time from the server's."""
+    def of(framework):
+        one = mapped(metric="TTFT", framework=framework)
+        result = types.SimpleNamespace(summary={"metrics": {"ttft_s": 0.05}})
+        return one.read(result) - 0.05, one.scenario["workload"].get("host")
+
+    client_s = load_rows.CLIENT_US * 1e-6
+    for framework in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 1.0"):
+        assert of(framework) == (pytest.approx(client_s), None)
+    assert of("TensorRT-LLM 0.9.0") == (0, {"request_us": 0})
 
 
 def test_a_first_token_is_one_request_without_decode():
