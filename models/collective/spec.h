@@ -105,9 +105,9 @@ struct CollectiveSpec {
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
   std::uint16_t queue_pair_set = 0;  ///< of its communicator (transport/device/queue_pairs.h)
-  Time launch;    ///< from the entry to the first action
-  Time host;      ///< least time from entry to end of a member: calls from a slow host
-  Shares shares;  ///< all-to-all
+  Time launch;                       ///< from the entry to the first action
+  Time host;                         ///< least time from entry to end of a member: calls from a slow host
+  Shares shares;                     ///< all-to-all
   StepCost cost;
 
   /// All fields, to compare and to sort by.

@@ -150,7 +150,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
   message.traffic_class = spec_.traffic_class;
   message.source_reads = reads_operands_ ? 2 : 1;
   const std::uint32_t thread = number % program_->threads();
-  message.queue_pair = transport::of_set(spec_.queue_pair_set, thread);  // a slow writer does not delay the messages of other threads
+  message.queue_pair =
+      transport::of_set(spec_.queue_pair_set, thread);  // a slow writer does not delay the messages of other threads
   // Messages to different copies have one destination, but do not wait for each other.
   const std::uint32_t apart = comes_to_itself ? 0 : running_.copies_apart(member, t);
   if (apart > 1) message.queue_pair += (apart - 1) * program_->threads();

@@ -185,7 +185,8 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
 
 /// The chunk of a tree's all-reduce in Simple, by its depth: the chain in a server, and the tree over servers.
 Bytes tree_simple_chunk(const Site& site, Bytes of_channel) {
-  const double depth = std::floor(static_cast<double>(site.ranks) / site.servers) - 1 + std::floor(std::log2(site.servers));
+  const double depth =
+      std::floor(static_cast<double>(site.ranks) / site.servers) - 1 + std::floor(std::log2(site.servers));
   Bytes chunk = halved(kSimpleSlotBytes, of_channel, depth * 8, 128 << 10);
   chunk = halved(chunk, of_channel, depth * 4, 64 << 10);
   return halved(chunk, of_channel, depth, 32 << 10);

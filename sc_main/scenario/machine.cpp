@@ -271,7 +271,7 @@ void resolve_plx(const MachineSection& written, MachineSpec& machine, const Sour
       if (value_at(source.root, key + part))
         throw InputError(place_of(source.root, key + part),
                          key + part + ": needs PCIe switches; " +
-                             (written.plx_switches     ? "machine.plx.switches is 0"
+                             (written.plx_switches    ? "machine.plx.switches is 0"
                               : written.board.empty() ? machine.board.name + " has none"
                                                       : "machine.plx.board has none"));
   } else {

@@ -151,8 +151,7 @@ Time shared_time(const Path& path, Bytes bytes, Bytes transaction_bytes) {
           if (!same_link(other, hop)) latency += other.link().latency;
         others = sooner(others, latency);
       }
-      longest = later(longest,
-                      others + lane_time(path, shared, lane_share(path, shared, bytes), transaction_bytes));
+      longest = later(longest, others + lane_time(path, shared, lane_share(path, shared, bytes), transaction_bytes));
     }
   return longest;
 }

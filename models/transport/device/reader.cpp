@@ -17,8 +17,7 @@ Reader::Reader(sc_core::sc_module_name name, FabricContext& context, Window wind
     : Endpoint(name, context, window), read_port_(read_port), limits_(limits) {}
 
 std::uint32_t Reader::flow_of(const Message& message, Window memory) {
-  const RequesterKey key{false,  MessageKind::write, message.traffic_class, memory, message.to(),
-                         message.queue_pair};
+  const RequesterKey key{false, MessageKind::write, message.traffic_class, memory, message.to(), message.queue_pair};
   const auto [found, fresh] = by_key_.try_emplace(key, static_cast<std::uint32_t>(flows_.size()));
   if (fresh) {
     Flow& flow = flows_.emplace_back();

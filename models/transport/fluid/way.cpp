@@ -45,8 +45,8 @@ bool FluidWay::build(bool by_first_lane) {
   if (path_.limit != Rate())  // a NIC's tags are for all bytes that it sends
     for (const Leg& leg : legs_)
       if (leg.turns)
-        leg.crossing.port->limit = std::max(
-            leg.crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * leg.crossing.wire);
+        leg.crossing.port->limit =
+            std::max(leg.crossing.port->limit, static_cast<double>(path_.limit.bytes_per_second()) * leg.crossing.wire);
   const bool first_lane = by_first_lane && lanes_are_alike();
   const std::size_t each = first_lane ? legs_.size() / path_.lanes.size() : legs_.size();
   bool agrees = true;
@@ -96,8 +96,8 @@ bool FluidWay::lanes_are_alike() const {
       return part == first_part || std::abs(part - first_part) <= kAlike * first_part;
     };
     const FluidCrossing &a = leg.crossing, &b = first.crossing;
-    if (leg.lanes != std::vector{static_cast<std::uint32_t>(i / each)} || first.lanes.size() != 1 || a.vc != b.vc || !alike(a.wire, b.wire) || !alike(a.owed, b.owed) ||
-        !alike(a.window, b.window))
+    if (leg.lanes != std::vector{static_cast<std::uint32_t>(i / each)} || first.lanes.size() != 1 || a.vc != b.vc ||
+        !alike(a.wire, b.wire) || !alike(a.owed, b.owed) || !alike(a.window, b.window))
       return false;
   }
   return true;
