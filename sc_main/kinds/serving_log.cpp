@@ -23,7 +23,7 @@ void ServingLog::on_iteration(std::size_t instance, std::uint32_t, const workloa
                               Time) {
   Instance& i = instances_[instance];
   for (const workload::inference::ScheduledBatch::Item& item : iteration.batch.items) {
-    if (item.samples) ++sampled_tokens_;
+    sampled_tokens_ += item.produces;
     if (item.is_decode) continue;
     prompt_tokens_ += item.tokens;
     i.prompt_tokens += item.tokens;
@@ -42,7 +42,7 @@ std::string ServingLog::text(workload::inference::Service& service, Time now) {
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const auto& [rank, found, prompts] = instances_[i];
     const workload::inference::Scheduler& scheduler = service.instance(i).scheduler();
-    const double bytes = rank.fixed_bytes + scheduler.pool().held() * rank.block_bytes;
+    const double bytes = rank.fixed_bytes + scheduler.memory().held() * rank.block_bytes;
     text += fmt::format(
         "{}─Running Instance[{}]: {} reqs, Waiting: {} reqs, Total # {} NPUs, Each NPU Memory Usage {:.2f} MB "
         "({:.3f} % Used), Prefix Cache Hit ratio {:.2f} %, ({} / {})\n",

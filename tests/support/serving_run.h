@@ -10,6 +10,7 @@
 
 #include "sc_main/kinds/serving_run.h"
 #include "tests/support/prefill_run.h"
+#include "tests/support/scheduling.h"
 
 namespace railyard::test {
 
@@ -84,7 +85,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     BOOST_TEST(fabric().unreturned_credit() == 0u);
     BOOST_TEST(served.size() == service().api_server().count());
     for (std::size_t i = 0; i < service().instances(); ++i) {
-      BOOST_TEST(service().instance(i).scheduler().pool().held() == 0u);
+      BOOST_TEST(service().instance(i).scheduler().memory().held() == 0u);
       BOOST_TEST(service().instance(i).scheduler().empty());
       look(i, fabric().now());
     }
@@ -110,7 +111,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     return hop(iteration, stage).end - hop(iteration, stage).start;
   }
   /// The time of a pass on one GPU, from the times of its kernels.
-  Time pass_time(const workload::inference::Batch& batch, std::uint64_t padded_tokens = 0) {
+  Time pass_time(const workload::inference::ScheduledBatch& batch, std::uint64_t padded_tokens = 0) {
     const workload::inference::Pass pass = plan_pass(instance(), batch, workload::Host(), padded_tokens);
     Time time = Time::seconds(pass.embedding->seconds);
     for (std::uint32_t l = 0; l < instance().model().layers; ++l)

@@ -11,18 +11,6 @@ using namespace railyard::workload::inference;
 
 namespace {
 
-Batch chunk_of(std::uint64_t start, std::uint64_t tokens, bool is_last) {
-  Batch batch;
-  batch.chunks.push_back({0, 0, start, tokens, is_last});
-  return batch;
-}
-
-Batch decodes_of(const std::vector<std::uint64_t>& contexts) {
-  Batch batch;
-  batch.contexts = contexts;
-  return batch;
-}
-
 /// From the end of the step before (the first: from time zero) to the end of this step.
 std::vector<Time> gaps(const ServingBench& bench) {
   std::vector<Time> all;
@@ -48,11 +36,11 @@ BOOST_AUTO_TEST_CASE(a_lone_request_takes_its_passes) {
   ServingBench bench(serving_scenario({"workload.requests={prompt_tokens: 1200, output_tokens: 5}"}));
   bench.run();
   const std::vector<Time>& tokens = bench.served.at(0).times.tokens;
-  const Time prefill = bench.pass_time(chunk_of(0, 512, false)) + bench.pass_time(chunk_of(512, 512, false)) +
-                       bench.pass_time(chunk_of(1024, 176, true));
+  const Time prefill = bench.pass_time(chunk(0, 512, false)) + bench.pass_time(chunk(512, 512, false)) +
+                       bench.pass_time(chunk(1024, 176, true));
   BOOST_TEST((tokens[0] == prefill));
   for (std::uint32_t i = 1; i < 5; ++i)
-    BOOST_TEST((tokens[i] - tokens[i - 1] == bench.pass_time(decodes_of({1200 + i}))), "token " << i);
+    BOOST_TEST((tokens[i] - tokens[i - 1] == bench.pass_time(decodes({1200 + i}))), "token " << i);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
@@ -60,11 +48,11 @@ BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
   bench.run();
   const std::vector<Time> took = gaps(bench);
   BOOST_TEST_REQUIRE(took.size() == 3u);  // 180 tokens of prompts, then nine decodes twice
-  const Batch nine = decodes_of(std::vector<std::uint64_t>(9, 21));
+  const ScheduledBatch nine = decodes(std::vector<std::uint64_t>(9, 21));
   BOOST_TEST(bench.steps[1].padded_tokens == 16u);
   BOOST_TEST((took[1] == bench.pass_time(nine, 16)));
   // Only attention and the LM head are those of nine sequences.
-  const Batch sixteen = decodes_of(std::vector<std::uint64_t>(16, 21));
+  const ScheduledBatch sixteen = decodes(std::vector<std::uint64_t>(16, 21));
   const Pass padded = plan_pass(bench.instance(), nine, workload::Host(), 16);
   const Pass full = plan_pass(bench.instance(), sixteen, workload::Host());
   BOOST_TEST(padded.embedding->seconds == full.embedding->seconds);
@@ -79,7 +67,7 @@ BOOST_AUTO_TEST_CASE(tensorrt_llm_brings_its_own_attention) {
   const std::uint64_t context = 30000;  // so long that parts of it are joined, which the libraries do differently
   const auto layer_seconds = [&](const std::string& preset) {
     ServingBench bench(serving_scenario({"workload.scheduler.preset=" + preset}));
-    const Pass pass = plan_pass(bench.instance(), decodes_of({context}), workload::Host());
+    const Pass pass = plan_pass(bench.instance(), decodes({context}), workload::Host());
     double seconds = 0;
     for (const Pass::Step& step : pass.layers[0])
       if (step.kernels) seconds += step.kernels->seconds;
@@ -248,4 +236,32 @@ BOOST_AUTO_TEST_CASE(one_process_takes_requests_one_by_one) {
   // Clients do not wait for each other.
   BOOST_TEST((bench.records.named("Client_Request_Req[2]").end == Time::us(300)));
   BOOST_TEST((bench.records.named("Host_Request_Req[2]").start == Time::us(300 + 2 * 700)));
+}
+
+BOOST_AUTO_TEST_CASE(a_decode_of_four_tokens_takes_the_pass_of_four_tokens) {
+  // Of 13 tokens of the answer the prompt's pass produces one, and three passes four each: a token and three right guesses.
+  Scenario scenario = serving_scenario({"workload.requests={prompt_tokens: 512, output_tokens: 13}"});
+  std::any_cast<ServingSpec&>(scenario.workload).instances.front().scheduler.draft_tokens = 3;
+  ServingBench bench(scenario);
+  bench.run();
+  const auto four = [](std::uint64_t context) {
+    ScheduledBatch batch;
+    batch.items.push_back(decode(0, context, 4));
+    return batch;
+  };
+  const std::vector<Time> took = gaps(bench);
+  BOOST_TEST_REQUIRE(took.size() == 4u);
+  BOOST_TEST((took[0] == bench.pass_time(chunk(0, 512, true))));
+  for (std::uint32_t i = 1; i <= 3; ++i) {
+    BOOST_TEST(bench.steps[i].batch.tokens() == 4u);
+    BOOST_TEST((bench.steps[i].decodes == 1 && bench.steps[i].prompts == 0));
+    BOOST_TEST((took[i] == bench.pass_time(four(512 + 4 * i))));
+    // Attention of four queries costs more than of one, the reading of weights no more.
+    BOOST_TEST((took[i] > bench.pass_time(decodes({512 + 4 * i}))));
+    BOOST_TEST((took[i] < bench.pass_time(decodes({509 + 4 * i})) * 2));
+  }
+  const std::vector<Time>& tokens = bench.served.at(0).times.tokens;
+  BOOST_TEST_REQUIRE(tokens.size() == 13u);
+  for (std::uint32_t i = 1; i < 13; ++i) BOOST_TEST(((tokens[i] == tokens[i - 1]) == (i % 4 != 1)), "token " << i);
+  BOOST_TEST(bench.service().instance(0).engine().tokens_done() == 512u + 12);
 }

@@ -76,10 +76,7 @@ BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
           run.service().instance(0).grid().rank(0).gpu->window(),
           run.service().instance(1).grid().rank(0).gpu->window(), number(TrafficClass::kv),
           512 * run.service().instance(1).grid().kv().bytes_per_token(0), transport::Engine::copy_engine);
-      Batch prompt, first, second;
-      prompt.chunks.push_back({0, 0, 0, 512, true});
-      first.contexts = {512};
-      second.contexts = {513};
+      const ScheduledBatch prompt = chunk(0, 512, true), first = decodes({512}), second = decodes({513});
       Served& served = run.served[0];
       const Time prefill = run.pass_time(prompt);
       const bool computes = preset == "vllm";
@@ -182,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) 
       {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", "workload.handoff=per_chunk",
        "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]"}));
   run_pair(run);
-  BOOST_TEST((run.service().instance(0).scheduler().pool().total() > 3 * 65));
+  BOOST_TEST((run.service().instance(0).scheduler().memory().total > 3 * 65));
   for (std::uint32_t i = 1; i < 3; ++i) {
     Served& served = run.served[i];
     const Time before = run.served[i - 1].times.last_token;

@@ -26,7 +26,8 @@ RequestContent content(std::uint32_t block_tokens, std::size_t ids, std::size_t 
 }
 
 /// Tokens that a request finds in the prefix index when it starts, alone.
-std::uint64_t hit_tokens(Scheduler& scheduler, std::uint32_t number, const Request& r, const RequestContent& c) {
+std::uint64_t hit_tokens(ContinuousScheduler& scheduler, std::uint32_t number, const Request& r,
+                         const RequestContent& c) {
   scheduler.add(number, r, c);
   const std::uint64_t hit = scheduler.compose().items.back().start;
   BOOST_TEST(scheduler.counts(number).cached_tokens == hit);
@@ -38,7 +39,7 @@ std::uint64_t hit_tokens(Scheduler& scheduler, std::uint32_t number, const Reque
 BOOST_AUTO_TEST_CASE(a_chunk_is_the_budget_without_the_decodes) {
   SchedulerSpec spec;
   spec.max_batched_tokens = 100;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   for (std::uint32_t r = 0; r < 5; ++r) scheduler.add(r, request(10, 50));
   step(scheduler);
   scheduler.add(5, request(300, 2));
@@ -51,7 +52,7 @@ BOOST_AUTO_TEST_CASE(a_long_prompt_leaves_budget_to_the_next_below_its_threshold
   SchedulerSpec spec;
   spec.max_batched_tokens = 130;
   spec.long_prefill_threshold_tokens = 100;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   scheduler.add(0, request(250, 10));
   scheduler.add(1, request(70, 10));
   BOOST_TEST(text(step(scheduler)) == "0:100 1:30");
@@ -63,24 +64,24 @@ BOOST_AUTO_TEST_CASE(without_chunks_a_prompt_waits_for_a_budget_that_holds_it) {
   SchedulerSpec spec;
   spec.max_batched_tokens = 100;
   spec.chunked_prefill = false;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   scheduler.add(0, request(60, 10));
   scheduler.add(1, request(50, 10));
   scheduler.add(2, request(10, 10));
   BOOST_TEST(text(step(scheduler)) == "0:60");  // the third one fits, but does not pass the second one
-  BOOST_TEST((scheduler.refusal() == Refusal::budget));
-  BOOST_TEST(scheduler.first_waiting() == 1u);
+  BOOST_TEST((scheduler.left().refusal == Refusal::budget));
+  BOOST_TEST(scheduler.left().first == 1u);
   BOOST_TEST(text(step(scheduler)) == "0:1 1:50 2:10");
-  BOOST_TEST((scheduler.refusal() == Refusal::none));
+  BOOST_TEST((scheduler.left().refusal == Refusal::none));
 }
 
 BOOST_AUTO_TEST_CASE(slots_limit_the_running_requests) {
   SchedulerSpec spec;
   spec.max_seqs = 2;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   for (std::uint32_t r = 0; r < 3; ++r) scheduler.add(r, request(10, 1 + r));
   BOOST_TEST(text(step(scheduler)) == "0:10 1:10");
-  BOOST_TEST((scheduler.refusal() == Refusal::slots));
+  BOOST_TEST((scheduler.left().refusal == Refusal::slots));
   BOOST_TEST(text(step(scheduler)) == "1:1 2:10");
 }
 
@@ -88,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_batch_is_not_the_next_one_until_its_token_is_known) {
   for (const bool placeholders : {false, true}) {
     SchedulerSpec spec;
     spec.placeholders = placeholders;
-    Scheduler scheduler(spec, 1000);
+    ContinuousScheduler scheduler(spec, 1000);
     scheduler.add(0, request(20, 3));
     const ScheduledBatch first = scheduler.compose(), second = scheduler.compose(), third = scheduler.compose();
     BOOST_TEST(text(first) == "0:20");
@@ -104,11 +105,11 @@ BOOST_AUTO_TEST_CASE(chunks_of_a_prompt_are_in_several_batches_in_flight) {
   SchedulerSpec spec;
   spec.max_batched_tokens = 8;
   spec.max_seqs = 8;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   scheduler.add(0, request(20, 3));
   const ScheduledBatch first = scheduler.compose(), second = scheduler.compose(), third = scheduler.compose();
   BOOST_TEST((text(first) == "0:8" && text(second) == "0:8" && text(third) == "0:4"));
-  BOOST_TEST((!first.items[0].samples && !second.items[0].samples && third.items[0].samples));
+  BOOST_TEST((first.items[0].produces == 0 && second.items[0].produces == 0 && third.items[0].produces == 1));
 }
 
 BOOST_AUTO_TEST_CASE(of_two_that_outgrow_the_pool_the_later_one_is_preempted) {
@@ -117,7 +118,7 @@ BOOST_AUTO_TEST_CASE(of_two_that_outgrow_the_pool_the_later_one_is_preempted) {
   };
   for (const Sizes& z : {Sizes{40, 60, 10}, {40, 60, 9}, {33, 100, 12}, {16, 50, 5}, {17, 50, 6}, {48, 30, 8}}) {
     BOOST_TEST_INFO_SCOPE(z.prompt << " + " << z.answer << " tokens, " << z.blocks << " blocks");
-    Scheduler scheduler({}, z.blocks + 1);
+    ContinuousScheduler scheduler({}, z.blocks + 1);
     for (std::uint32_t r : {0, 1}) scheduler.add(r, request(z.prompt, z.answer));
     step(scheduler);
     for (std::uint32_t k = 1;; ++k) {  // tokens of each answer that are known
@@ -153,7 +154,7 @@ BOOST_AUTO_TEST_CASE(only_whole_answers_start_with_full_output) {
     SchedulerSpec spec;  // TensorRT-LLM's GUARANTEED_NO_EVICT
     spec.reserve = Reserve::full_output;
     spec.preemption = Preemption::never;
-    Scheduler scheduler(spec, z.blocks + 1);
+    ContinuousScheduler scheduler(spec, z.blocks + 1);
     for (std::uint32_t r = 0; r < 40; ++r) scheduler.add(r, request(z.prompt, z.answer));
     const std::size_t most = z.blocks / ceil_div(z.prompt + z.answer, 16);
     for (std::uint32_t steps = 0; !scheduler.empty(); ++steps) {
@@ -166,7 +167,7 @@ BOOST_AUTO_TEST_CASE(only_whole_answers_start_with_full_output) {
 BOOST_AUTO_TEST_CASE(without_preemption_a_request_waits_for_blocks) {
   SchedulerSpec spec;
   spec.preemption = Preemption::never;
-  Scheduler scheduler(spec, 1 + 4);
+  ContinuousScheduler scheduler(spec, 1 + 4);
   scheduler.add(0, request(32, 8));   // two blocks, then three
   scheduler.add(1, request(17, 18));  // two blocks, then three
   BOOST_TEST(text(step(scheduler)) == "0:32 1:17");
@@ -180,11 +181,11 @@ BOOST_AUTO_TEST_CASE(the_same_prompt_is_found_but_for_its_last_token) {
   for (const std::uint32_t prompt : {1, 15, 16, 17, 63, 64, 65, 512, 1000}) {
     const std::uint64_t expected = (prompt - 1) / 16 * 16;
     BOOST_TEST_INFO_SCOPE("prompt " << prompt);
-    Scheduler scheduler({}, 1000);
+    ContinuousScheduler scheduler({}, 1000);
     const RequestContent same = content(1, prompt, prompt, 0);
     BOOST_TEST(hit_tokens(scheduler, 0, request(prompt, 1), same) == 0u);
     BOOST_TEST(hit_tokens(scheduler, 1, request(prompt, 1), same) == expected);  // while the first one runs
-    Scheduler later({}, 1000);
+    ContinuousScheduler later({}, 1000);
     later.add(0, request(prompt, 3), same);
     run_to_end(later);
     BOOST_TEST(later.pool().held() == 0u);
@@ -207,7 +208,7 @@ BOOST_AUTO_TEST_CASE(prompts_share_the_blocks_whose_ids_are_equal) {
                          {40, 50, 2, 80},
                          {0, 0, 0, 0}}) {
     BOOST_TEST_INFO_SCOPE("ids of " << s.grain << " tokens, " << s.shared << " shared");
-    Scheduler scheduler({}, 1000);
+    ContinuousScheduler scheduler({}, 1000);
     BOOST_TEST(hit_tokens(scheduler, 0, request(2000, 2), content(s.grain, s.ids, s.shared, 1)) == 0u);
     BOOST_TEST(hit_tokens(scheduler, 1, request(2000, 2), content(s.grain, s.ids, s.shared, 2)) == s.hit);
   }
@@ -215,7 +216,7 @@ BOOST_AUTO_TEST_CASE(prompts_share_the_blocks_whose_ids_are_equal) {
 
 BOOST_AUTO_TEST_CASE(an_answer_is_not_part_of_an_id_of_the_prompt) {
   // The second id of 512 tokens stands for 8 tokens of this prompt; the block after token 512 holds answer tokens, too.
-  Scheduler scheduler({}, 1000);
+  ContinuousScheduler scheduler({}, 1000);
   scheduler.add(0, request(520, 40), content(512, 2, 2, 0));
   run_to_end(scheduler);
   BOOST_TEST(hit_tokens(scheduler, 1, request(1024, 1), content(512, 2, 2, 0)) == 512u);
@@ -224,7 +225,7 @@ BOOST_AUTO_TEST_CASE(an_answer_is_not_part_of_an_id_of_the_prompt) {
 BOOST_AUTO_TEST_CASE(the_next_turn_finds_prompt_and_answer) {
   // 64 + 64 tokens, of which 127 are computed: seven full blocks. The next turn begins with the same 128 tokens.
   for (const std::size_t known : {128, 64}) {
-    Scheduler scheduler(SchedulerSpec(), 1000);
+    ContinuousScheduler scheduler(SchedulerSpec(), 1000);
     scheduler.add(0, request(64, 64), content(1, known, known, 0));
     run_to_end(scheduler);
     BOOST_TEST(hit_tokens(scheduler, 1, request(138, 1), content(1, 138, 128, 1)) == (known == 128 ? 112u : 64u));
@@ -234,14 +235,14 @@ BOOST_AUTO_TEST_CASE(the_next_turn_finds_prompt_and_answer) {
 BOOST_AUTO_TEST_CASE(without_prefix_caching_nothing_is_found) {
   SchedulerSpec spec;
   spec.prefix_caching = false;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   const RequestContent same = content(1, 100, 100, 0);
   BOOST_TEST(hit_tokens(scheduler, 0, request(100, 1), same) == 0u);
   BOOST_TEST(hit_tokens(scheduler, 1, request(100, 1), same) == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(the_blocks_longest_free_are_overwritten_first_and_the_tail_before_the_head) {
-  Scheduler scheduler({}, 1 + 8);
+  ContinuousScheduler scheduler({}, 1 + 8);
   const auto of = [](std::uint64_t own) { return content(1, 64, 0, own); };
   scheduler.add(0, request(64, 1), of(1));
   run_to_end(scheduler);
@@ -259,11 +260,11 @@ BOOST_AUTO_TEST_CASE(the_whole_sequence_must_fit_or_the_chunk) {
     spec.max_batched_tokens = 64;
     spec.max_seqs = 8;
     spec.reserve = reserve;
-    Scheduler scheduler(spec, 1 + 10);
+    ContinuousScheduler scheduler(spec, 1 + 10);
     scheduler.add(0, request(16, 20));
     scheduler.add(1, request(160, 1));  // ten blocks; nine are free
     BOOST_TEST(text(step(scheduler)) == (reserve == Reserve::chunk ? "0:16 1:48" : "0:16"));
-    if (reserve == Reserve::sequence) BOOST_TEST((scheduler.refusal() == Refusal::blocks));
+    if (reserve == Reserve::sequence) BOOST_TEST((scheduler.left().refusal == Refusal::blocks));
   }
 }
 
@@ -271,7 +272,7 @@ BOOST_AUTO_TEST_CASE(the_watermark_keeps_blocks_free_beside_running_requests_onl
   SchedulerSpec spec;
   spec.watermark_ratio = 0.3;  // of 11 blocks: three
   for (const std::uint32_t prompt : {160, 96, 97}) {
-    Scheduler scheduler(spec, 11);
+    ContinuousScheduler scheduler(spec, 11);
     const bool is_alone = prompt == 160;
     if (!is_alone) scheduler.add(0, request(15, 2));  // one block; nine are left, six of them for the next
     scheduler.add(1, request(prompt, 1));

@@ -83,7 +83,7 @@ struct Case {
 /// Runs a case to its end. `observer` sees each arrival, each composed batch (empty ones, too) and each completion.
 /// @return steps, or 0 if nothing moved any more
 template <typename Observer>
-std::uint32_t run(Case& c, Scheduler& scheduler, Observer& observer) {
+std::uint32_t run(Case& c, ContinuousScheduler& scheduler, Observer& observer) {
   std::deque<ScheduledBatch> in_flight;
   std::size_t arrived = 0;
   for (std::uint32_t step = 0;; ++step) {
@@ -113,7 +113,8 @@ std::uint32_t run(Case& c, Scheduler& scheduler, Observer& observer) {
 /// The reference, run beside the scheduler.
 class Beside {
  public:
-  Beside(const Case& c, const Scheduler& scheduler) : case_(c), scheduler_(scheduler), reference_(c.spec, c.blocks) {}
+  Beside(const Case& c, const ContinuousScheduler& scheduler)
+      : case_(c), scheduler_(scheduler), reference_(c.spec, c.blocks) {}
 
   void on_arrival(std::uint32_t number) {
     reference_.add(number, case_.arrivals[number].request, case_.arrivals[number].content);
@@ -121,7 +122,7 @@ class Beside {
   void on_batch(const ScheduledBatch& batch) {
     const ReferenceScheduler::Step step = reference_.step();
     std::vector<ReferenceScheduler::Item> items;
-    for (const ScheduledBatch::Item& i : batch.items) items.push_back({i.request, i.tokens, i.start, i.samples});
+    for (const ScheduledBatch::Item& i : batch.items) items.push_back({i.request, i.tokens, i.start, i.produces == 1});
     BOOST_TEST_REQUIRE(items == step.items, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(batch.preempted == step.preempted, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(scheduler_.running() == reference_.running());
@@ -139,7 +140,7 @@ class Beside {
 
  private:
   const Case& case_;
-  const Scheduler& scheduler_;
+  const ContinuousScheduler& scheduler_;
   ReferenceScheduler reference_;
   std::deque<ReferenceScheduler::Step> in_flight_;
   std::size_t preemptions_ = 0;
@@ -153,7 +154,8 @@ void must(bool holds, const char* what) {
 /// What must hold for all settings, from the batches alone.
 class Watch {
  public:
-  Watch(const Case& c, const Scheduler& scheduler) : case_(c), scheduler_(scheduler), states_(c.arrivals.size()) {}
+  Watch(const Case& c, const ContinuousScheduler& scheduler)
+      : case_(c), scheduler_(scheduler), states_(c.arrivals.size()) {}
 
   void on_arrival(std::uint32_t number) { states_[number].known = request(number).prompt_tokens; }
 
@@ -190,13 +192,13 @@ class Watch {
       }
       must(end <= s.known + (spec.placeholders ? s.in_flight : 0), "only tokens that are known are computed");
       must(end < s.all(request(item.request)), "the last token's KV is not computed");
-      must(item.samples == (end == s.known + s.in_flight), "samples");
+      must(item.produces == (end == s.known + s.in_flight ? 1u : 0u), "produces");
       must(item.is_decode == (item.tokens == 1 && item.start >= request(item.request).prompt_tokens), "is_decode");
       (item.start < s.prefill ? has_prompt : has_decode) = true;
       s.recomputed += std::min(s.furthest, end) - std::min(s.furthest, item.start);
       s.has_started = s.is_running = true;
       s.computed = end;
-      s.in_flight += item.samples;
+      s.in_flight += item.produces;
       tokens += item.tokens;
     }
     must(tokens == batch.tokens(), "tokens()");
@@ -212,7 +214,7 @@ class Watch {
     std::vector<std::uint32_t> expected;
     for (const ScheduledBatch::Item& item : in_flight_.front().items) {
       State& s = states_[item.request];
-      if (!item.samples) continue;
+      if (item.produces == 0) continue;
       --s.in_flight;
       if (++s.known != s.all(request(item.request))) continue;
       expected.push_back(item.request);
@@ -248,7 +250,7 @@ class Watch {
     for (std::uint32_t r = 0; r < states_.size(); ++r) {
       const State& s = states_[r];
       if (s.known == 0 || s.known == s.all(request(r))) continue;  // not yet there, or finished
-      const Scheduler::Counts& counts = scheduler_.counts(r);
+      const Scheduler::Counts counts = scheduler_.counts(r);
       must(counts.preemptions == s.preemptions, "preemptions");
       must(counts.cached_tokens == s.cached, "cached tokens");
       must(counts.recomputed_tokens == s.recomputed, "recomputed tokens");
@@ -267,7 +269,7 @@ class Watch {
   }
 
   const Case& case_;
-  const Scheduler& scheduler_;
+  const ContinuousScheduler& scheduler_;
   std::vector<State> states_;
   std::deque<ScheduledBatch> in_flight_;
   std::uint32_t started_ = 0;
@@ -294,7 +296,7 @@ BOOST_AUTO_TEST_CASE(each_step_equals_the_reference) {
   for (std::uint32_t seed = 0; seed < 2000; ++seed) {
     BOOST_TEST_INFO_SCOPE("seed " << seed);
     Case c(seed, Settings::reference);
-    Scheduler scheduler(c.spec, c.blocks);
+    ContinuousScheduler scheduler(c.spec, c.blocks);
     Beside beside(c, scheduler);
     BOOST_TEST_REQUIRE(run(c, scheduler, beside) > 0u);
     preemptions += beside.preemptions();
@@ -307,7 +309,7 @@ BOOST_AUTO_TEST_CASE(invariants_hold_under_all_settings) {
   for (std::uint32_t seed = 0; seed < 4000; ++seed) {
     BOOST_TEST_INFO_SCOPE("seed " << seed);
     Case c(seed, Settings::all);
-    Scheduler scheduler(c.spec, c.blocks);
+    ContinuousScheduler scheduler(c.spec, c.blocks);
     Watch watch(c, scheduler);
     const std::uint32_t steps = run(c, scheduler, watch);
     BOOST_TEST_REQUIRE(steps > 0u);
@@ -330,7 +332,7 @@ BOOST_AUTO_TEST_CASE(the_same_requests_give_the_same_steps) {
     std::string text[2];
     for (std::string& t : text) {
       Case c(seed, Settings::all);
-      Scheduler scheduler(c.spec, c.blocks);
+      ContinuousScheduler scheduler(c.spec, c.blocks);
       Transcript transcript;
       run(c, scheduler, transcript);
       t = transcript.text.str();

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "tests/support/scheduling.h"
+#include "workload/inference/scheduler/whole_sequences.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;
@@ -22,7 +23,7 @@ BOOST_AUTO_TEST_CASE(an_urgent_request_starts_first) {
     SchedulerSpec spec;
     spec.policy = policy;
     spec.max_seqs = 1;
-    Scheduler scheduler(spec, 1000);
+    ContinuousScheduler scheduler(spec, 1000);
     std::string order;
     for (const std::uint32_t priority : {2, 1, 2, 0, 1})
       scheduler.add(static_cast<std::uint32_t>(scheduler.waiting()), request(10, 1, priority));
@@ -37,7 +38,7 @@ BOOST_AUTO_TEST_CASE(the_least_urgent_request_gives_its_tokens_of_the_step_back)
   spec.reserve = Reserve::chunk;
   spec.max_batched_tokens = 50;
   spec.max_seqs = 8;
-  Scheduler scheduler(spec, 1 + 12);
+  ContinuousScheduler scheduler(spec, 1 + 12);
   scheduler.add(0, request(126, 20, 2));
   for (const char* chunk : {"0:50", "0:50", "0:26"}) BOOST_TEST(text(step(scheduler)) == chunk);
   scheduler.add(1, request(32, 20, 0));
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_given_back_are_not_recomputed) {
   spec.max_seqs = 8;
   spec.long_prefill_threshold_tokens = 30;
   spec.prefix_caching = false;
-  Scheduler scheduler(spec, 1 + 14);
+  ContinuousScheduler scheduler(spec, 1 + 14);
   scheduler.add(0, request(150, 20, 2));
   for (int chunk = 0; chunk < 5; ++chunk) step(scheduler);
   scheduler.add(1, request(70, 1));
@@ -74,7 +75,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_given_back_are_not_recomputed) {
 BOOST_AUTO_TEST_CASE(of_equally_urgent_requests_the_latest_is_preempted) {
   SchedulerSpec spec;
   spec.policy = QueuePolicy::priority;
-  Scheduler scheduler(spec, 1 + 4);
+  ContinuousScheduler scheduler(spec, 1 + 4);
   const std::uint32_t priorities[] = {0, 1, 1, 0};
   for (std::uint32_t r = 0; r < 4; ++r) scheduler.add(r, request(16, 20, priorities[r]));
   step(scheduler);
@@ -88,7 +89,7 @@ BOOST_AUTO_TEST_CASE(with_prefill_first_no_request_decodes_beside_a_prompt) {
   spec.mix = BatchMix::prefill_first;
   spec.max_batched_tokens = 40;
   spec.max_seqs = 3;
-  Scheduler scheduler(spec, 1000);
+  ContinuousScheduler scheduler(spec, 1000);
   scheduler.add(0, request(10, 20));
   BOOST_TEST(text(step(scheduler)) == "0:10");
   BOOST_TEST(text(step(scheduler)) == "0:1");
@@ -113,7 +114,7 @@ BOOST_AUTO_TEST_CASE(sglang_admits_by_the_expected_share_of_answers) {
     spec.prefix_caching = false;
     spec.block_tokens = 1;
     spec.max_batched_tokens = 100'000;
-    Scheduler scheduler(spec, z.tokens + 1);
+    ContinuousScheduler scheduler(spec, z.tokens + 1);
     struct Running {
       std::uint32_t number;
       std::uint64_t generated;
@@ -196,7 +197,7 @@ BOOST_AUTO_TEST_CASE(an_idle_sglang_expects_the_first_share_again) {
   spec.prefix_caching = false;
   spec.block_tokens = 1;
   for (const std::uint32_t more : {0, 1}) {
-    Scheduler scheduler(spec, 1 + 5000);
+    ContinuousScheduler scheduler(spec, 1 + 5000);
     scheduler.add(0, request(100, 1000));  // the share is the least one at its end
     run_to_end(scheduler);
     scheduler.add(1, request(100, 2000));
@@ -210,20 +211,12 @@ BOOST_AUTO_TEST_CASE(an_idle_sglang_expects_the_first_share_again) {
 namespace {
 
 /// A block for a token; remembers the tokens that have memory.
-struct Memory : WholeSequences {
+struct Memory : SequenceMemory {
   std::uint32_t blocks(std::uint64_t tokens) const override { return static_cast<std::uint32_t>(tokens); }
   void on_held(std::uint64_t tokens) override { held += tokens; }
   void on_freed(std::uint64_t tokens) override { held -= tokens; }
   std::uint64_t held = 0;
 };
-
-SchedulerSpec whole_sequences() {
-  SchedulerSpec spec;
-  spec.reserve = Reserve::ahead;
-  spec.preemption = Preemption::never;
-  spec.prefix_caching = false;
-  return spec;
-}
 
 /// Numbers of the requests that take memory.
 std::vector<std::uint32_t> reserved(Scheduler& scheduler) {
@@ -235,15 +228,15 @@ std::vector<std::uint32_t> reserved(Scheduler& scheduler) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(whole_prompts_take_memory_in_turn_and_keep_it_until_they_are_read) {
-  SchedulerSpec spec = whole_sequences();
+  WholeSequencesSpec spec;
   spec.max_batched_tokens = 100;
   spec.prompts_in_turn = true;
   Memory memory;
-  Scheduler scheduler(spec, 1 + 500, &memory);
+  WholeSequences scheduler(spec, 500, memory);
   for (std::uint32_t r = 0; r < 4; ++r) scheduler.add(r, request(r == 1 ? 150 : 250, 9), {}, RequestPart::prompt);
   BOOST_TEST((reserved(scheduler) == std::vector<std::uint32_t>{0, 1}));  // request 3 would fit, but not before 2
   BOOST_TEST(memory.held == 400u);
-  BOOST_TEST(scheduler.pool().free() == 100u);
+  BOOST_TEST(scheduler.memory().free == 100u);
   // A batch has chunks of one prompt, though the budget has room for the next one.
   std::uint32_t chunk = 0;
   for (const char* tokens : {"0:100", "0:100", "0:50"}) {
@@ -260,15 +253,15 @@ BOOST_AUTO_TEST_CASE(whole_prompts_take_memory_in_turn_and_keep_it_until_they_ar
   run_to_end(scheduler);
   scheduler.release(3);
   BOOST_TEST(memory.held == 0u);
-  BOOST_TEST(scheduler.pool().free() == 500u);
+  BOOST_TEST(scheduler.memory().free == 500u);
 }
 
 BOOST_AUTO_TEST_CASE(an_eager_scheduler_composes_when_the_last_batch_begins) {
-  SchedulerSpec spec = whole_sequences();
+  WholeSequencesSpec spec;
   spec.max_batched_tokens = 100;
   spec.is_eager = true;
   Memory memory;
-  Scheduler scheduler(spec, 1 + 1000, &memory);
+  WholeSequences scheduler(spec, 1000, memory);
   scheduler.add(0, request(300, 1), {}, RequestPart::prompt);
   scheduler.reserve();
   std::vector<ScheduledBatch> batches;
@@ -285,11 +278,11 @@ BOOST_AUTO_TEST_CASE(an_eager_scheduler_composes_when_the_last_batch_begins) {
 BOOST_AUTO_TEST_CASE(requests_that_decode_together_stay_together) {
   // Two groups, at most three requests: the third joins the second group, the fourth the first group that has a batch to
   // compose when a last token has been scheduled.
-  SchedulerSpec spec = whole_sequences();
+  WholeSequencesSpec spec;
   spec.groups = 2;
   spec.max_batched_tokens = spec.max_seqs = 3;
   Memory memory;
-  Scheduler scheduler(spec, 1 + 1000, &memory);
+  WholeSequences scheduler(spec, 1000, memory);
   const auto arrive = [&](std::uint32_t number, std::uint32_t output) {
     scheduler.add(number, request(10, output), {}, RequestPart::answer);
     scheduler.reserve();
@@ -315,11 +308,38 @@ BOOST_AUTO_TEST_CASE(requests_that_decode_together_stay_together) {
   BOOST_TEST(memory.held == (10u + 4) + (10 + 9) + (10 + 9));
 }
 
+BOOST_AUTO_TEST_CASE(a_decode_of_four_tokens_gives_back_what_was_guessed_wrong) {
+  SchedulerSpec spec;
+  spec.block_tokens = 2;
+  spec.draft_tokens = 3;
+  ContinuousScheduler scheduler(spec, 1 + 100);
+  scheduler.add(0, request(10, 9));
+  BOOST_TEST(text(step(scheduler)) == "0:10");
+  // Eleven tokens are known; of the next one and three guesses, so many are right.
+  std::uint64_t known = 11, computed = 10;
+  for (const std::uint32_t right : {4u, 1u, 2u}) {
+    ScheduledBatch batch = scheduler.compose();
+    const std::uint64_t tokens = std::min<std::uint64_t>(4, 18 - computed);  // the last token's KV is not computed
+    BOOST_TEST_REQUIRE(batch.items.size() == 1u);
+    ScheduledBatch::Item& item = batch.items.front();
+    BOOST_TEST((item.is_decode && item.start == computed && item.tokens == tokens && item.produces == tokens));
+    BOOST_TEST(!scheduler.may_compose());
+    item.produces = right;
+    const bool is_last = (known += right) == 19;
+    computed = known - 1;
+    BOOST_TEST(scheduler.complete(batch).empty() == !is_last);
+    BOOST_TEST(scheduler.memory().held() <= (computed + 4 + 1) / 2 + 1);
+  }
+  BOOST_TEST(known == 18u);
+  run_to_end(scheduler);
+  BOOST_TEST(scheduler.memory().held() == 0u);
+}
+
 // 20 blocks; requests of 32 + 300 tokens whose KV is here: two blocks each at first.
 BOOST_AUTO_TEST_CASE(a_head_that_waits_names_its_need_and_the_holders) {
   SchedulerSpec spec;
   spec.max_seqs = 1;
-  Scheduler scheduler(spec, 1 + 20);
+  ContinuousScheduler scheduler(spec, 1 + 20);
   for (const std::uint32_t r : {0u, 1u, 2u}) scheduler.add(r, request(32, 250), {}, RequestPart::answer);
   BOOST_TEST(scheduler.compose().reservations.size() == 3u);
   scheduler.arrived(0);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "workload/inference/scheduler/scheduler.h"
+#include "workload/inference/scheduler/continuous_scheduler.h"
 
 namespace railyard::test {
 

@@ -12,7 +12,7 @@
 #include "workload/host.h"
 #include "workload/inference/engine/cuda_graphs.h"
 #include "workload/inference/engine/serving_rules.h"
-#include "workload/inference/scheduler/scheduler.h"
+#include "workload/inference/scheduler/scheduler_spec.h"
 
 namespace railyard::scenario {
 

@@ -57,7 +57,7 @@ void Engine::compose() {
     std::vector<std::uint32_t> first;
     for (const ScheduledBatch::Item& item : next.batch.items)
       if (item.is_first) first.push_back(item.request);
-    if (scheduler_.is_ahead()) {  // batches are chunks and steps of given requests
+    if (spec_.names != PassNames::iteration) {  // batches are chunks and steps of given requests
       executor_.passed(this, group_gate(group));
       for (const std::uint32_t request : first) executor_.passed(this, request);
     } else {
@@ -66,7 +66,7 @@ void Engine::compose() {
     next.composed = executor_.fabric().now();
     next.running = scheduler_.running();
     next.waiting = scheduler_.waiting();
-    next.blocks_held = scheduler_.pool().held();
+    next.blocks_held = scheduler_.memory().held();
     Pass pass = plan(next);
     client_.on_composed(composed_, next);
     ++composed_;
@@ -79,24 +79,16 @@ void Engine::compose() {
 }
 
 Pass Engine::plan(Iteration& iteration) {
-  Batch batch;
-  for (const ScheduledBatch::Item& item : iteration.batch.items) {
-    if (item.is_decode) {
-      batch.contexts.push_back(item.start + 1);  // includes the token being decoded
-    } else {
-      batch.chunks.push_back({item.request, item.chunk, item.start, item.tokens, item.samples});
-    }
-  }
-  iteration.prompts = static_cast<std::uint32_t>(batch.chunks.size());
-  iteration.decodes = static_cast<std::uint32_t>(batch.contexts.size());
-  const bool has_prompts = !batch.chunks.empty();
+  const ScheduledBatch& batch = iteration.batch;
+  for (const ScheduledBatch::Item& item : batch.items) ++(item.is_decode ? iteration.decodes : iteration.prompts);
+  const bool has_prompts = iteration.prompts > 0;
   iteration.padded_tokens = spec_.graphs.padded(has_prompts, batch.tokens());
   Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens);
   pass.launch = spec_.host.layer(spec_.graphs.launch(has_prompts, batch.tokens()));
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
-    pass.index = batch.chunks.front().index;
-    if (spec_.names_requests) pass.request = batch.chunks.front().request;
+    pass.index = batch.items.front().chunk;
+    if (spec_.names_requests) pass.request = batch.items.front().request;
   }
   return pass;
 }
@@ -104,7 +96,7 @@ Pass Engine::plan(Iteration& iteration) {
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
-  if (!scheduler_.is_ahead()) executor_.reached(this, group_gate(iteration.batch.group));
+  if (spec_.names == PassNames::iteration) executor_.reached(this, group_gate(iteration.batch.group));
   scheduler_.begun(iteration.batch);
   client_.on_batch_begun(pass, iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)
@@ -160,8 +152,7 @@ void Engine::complete() {
   const std::vector<std::uint32_t> finished = scheduler_.complete(iteration.batch);
   auto next = finished.begin();
   for (const ScheduledBatch::Item& item : iteration.batch.items) {
-    if (!item.samples) continue;
-    client_.on_token(item.request);
+    for (std::uint32_t token = 0; token < item.produces; ++token) client_.on_token(item.request);
     if (next != finished.end() && *next == item.request) client_.on_finished(*next++);
   }
   client_.on_batch_done(iteration.batch);

@@ -1,5 +1,5 @@
 // The room `engine` runs an Instance: a Grid, which is the model on its GPUs with ranks, communicators, kernel times and memory; a
-// Scheduler; and an Engine, which asks the scheduler for batches, plans each as a Pass (batch.h), and has a Pipeline emit the
+// Scheduler; and an Engine, which asks the scheduler for batches, plans each as a Pass (pass.h), and has a Pipeline emit the
 // jobs, stage after stage. StageTimes and TtftClock observe: what stages do, and what a request waits for. serving_rules.h,
 // cuda_graphs.h and instance_spec.h say in what engines differ. A service owns instances, by number, and is their client; an
 // instance knows no other one.

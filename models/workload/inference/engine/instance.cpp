@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "workload/inference/scheduler/continuous_scheduler.h"
+#include "workload/inference/scheduler/whole_sequences.h"
+
 namespace railyard::workload::inference {
 
 Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting,
@@ -16,8 +19,8 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
             setting.host, spec_.engine, gpus, executor),
-      scheduler_(spec_.scheduler, load(setting, blocks), &grid_.kv()),
-      engine_(grid_, scheduler_, engine_spec(setting), executor, *this) {
+      scheduler_(load(setting, blocks)),
+      engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
   grid_.connect_stages();
   if (part() != RequestPart::answer || setting.brings_first_token)
@@ -25,11 +28,10 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
 }
 
 EngineSpec Instance::engine_spec(const Setting& setting) const {
-  const SchedulerSpec& s = spec_.scheduler;
   EngineSpec engine;
   engine.hop.send = setting.pp_send;
   engine.host = setting.host;
-  engine.max_in_flight = s.groups * s.max_in_flight;
+  engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
   engine.graphs = setting.graphs;
   engine.suffix = suffix_;
   if (is_paged()) {
@@ -49,29 +51,30 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   return engine;
 }
 
-std::uint32_t Instance::load(const Setting& setting, std::uint32_t paged_blocks) {
-  const SchedulerSpec& s = spec_.scheduler;
+std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t paged_blocks) {
   if (is_paged()) {
+    const SchedulerSpec& s = spec_.scheduler;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
-    return paged_blocks;
+    return std::make_unique<ContinuousScheduler>(s, paged_blocks);
   }
+  const WholeSequencesSpec& s = *spec_.whole;
   if (part() == RequestPart::answer) {
     grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, s.max_seqs, 1);
   } else {
     grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens);
   }
-  return grid_.kv().blocks() + 1;
+  return std::make_unique<WholeSequences>(s, grid_.kv().blocks(), grid_.kv());
 }
 
 void Instance::add(std::uint32_t request, const Request& what, RequestContent content) {
   const bool has_prompt = part() != RequestPart::answer;
-  scheduler_.add(request, what, std::move(content), part());
+  scheduler_->add(request, what, std::move(content), part());
   if (ttft_ && (has_prompt || !kv_follows_promise_)) ttft_->queued(request, now());
   if (is_paged()) {
     if (has_prompt) client_.on_promised(*this, {request, 0});
     engine_.added(request);
   }
-  for (const Reservation& reservation : scheduler_.reserve()) promised(reservation);
+  for (const Reservation& reservation : scheduler_->reserve()) promised(reservation);
   report();
 }
 
@@ -86,19 +89,19 @@ void Instance::awaits_kv(std::uint32_t request) {
 }
 
 void Instance::kv_arrived(std::uint32_t request) {
-  scheduler_.arrived(request);
+  scheduler_->arrived(request);
   if (ttft_) ttft_->fetched(request, now());
   engine_.added(request);
 }
 
 void Instance::release(std::uint32_t request) {
-  scheduler_.release(request);
+  scheduler_->release(request);
   report();
 }
 
 void Instance::promise() {
   report();
-  for (const Reservation& reservation : scheduler_.reserve()) promised(reservation);
+  for (const Reservation& reservation : scheduler_->reserve()) promised(reservation);
   report();
 }
 
@@ -113,7 +116,7 @@ void Instance::report() {
     client_.on_kv_promised(*this);
     return;
   }
-  const EngineLoad load{scheduler_.running(), scheduler_.waiting(), scheduler_.pool().held()};
+  const EngineLoad load{scheduler_->running(), scheduler_->waiting(), scheduler_->memory().held()};
   if (load == reported_) return;
   reported_ = load;
   client_.on_load(*this, load);
@@ -124,7 +127,7 @@ void Instance::on_composed(std::uint32_t pass, const Iteration& iteration) {
 }
 
 void Instance::on_asked(const ScheduledBatch& batch) {
-  if (ttft_) ttft_->composed(batch, scheduler_, now());
+  if (ttft_) ttft_->composed(batch, *scheduler_, now());
   for (const Reservation& reservation : batch.reservations) promised(reservation);
   report();
 }
@@ -150,7 +153,7 @@ void Instance::on_iteration(std::uint32_t number, const Iteration& iteration) {
 
 void Instance::on_token(std::uint32_t request) { client_.on_token(*this, request); }
 
-void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, request, scheduler_.counts(request)); }
+void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, request, scheduler_->counts(request)); }
 
 void Instance::on_batch_done(const ScheduledBatch& batch) {
   if (ttft_) ttft_->completed(batch, now());

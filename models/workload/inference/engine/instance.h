@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,7 +79,7 @@ class Instance : private EngineClient {
   const Grid& grid() const { return grid_; }
   Engine& engine() { return engine_; }
   const Engine& engine() const { return engine_; }
-  const Scheduler& scheduler() const { return scheduler_; }
+  const Scheduler& scheduler() const { return *scheduler_; }
 
   /// A request enters the queue.
   void add(std::uint32_t request, const Request& what, RequestContent content);
@@ -94,11 +95,11 @@ class Instance : private EngineClient {
   TtftTimes first_token(std::uint32_t request);
 
  private:
-  bool is_paged() const { return spec_.scheduler.reserve != Reserve::ahead; }
+  bool is_paged() const { return !spec_.whole; }
   Time now() const { return executor_.fabric().now(); }
   EngineSpec engine_spec(const Setting& setting) const;
-  /// Allocates memory. @return blocks of the KV cache, including the reserved block
-  std::uint32_t load(const Setting& setting, std::uint32_t paged_blocks);
+  /// Allocates memory. @param paged_blocks  of the KV cache, including the reserved block
+  std::unique_ptr<Scheduler> load(const Setting& setting, std::uint32_t paged_blocks);
   void promised(const Reservation& reservation);
   /// Reports load and memory.
   void report();
@@ -122,7 +123,7 @@ class Instance : private EngineClient {
   Executor& executor_;
   InstanceClient& client_;
   Grid grid_;
-  Scheduler scheduler_;
+  std::unique_ptr<Scheduler> scheduler_;
   Engine engine_;
   std::optional<TtftClock> ttft_;  ///< if memory is paged, and a part of the TTFT is here
   EngineLoad reported_;

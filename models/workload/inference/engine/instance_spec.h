@@ -9,7 +9,8 @@
 #include "collective/engine.h"
 #include "workload/inference/engine/mapping.h"
 #include "workload/inference/engine/serving_rules.h"
-#include "workload/inference/scheduler/scheduler.h"
+#include "workload/inference/requests/request.h"
+#include "workload/inference/scheduler/scheduler_spec.h"
 
 namespace railyard::workload::inference {
 
@@ -35,6 +36,7 @@ struct InstanceSpec {
   Mapping mapping;
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
+  std::optional<WholeSequencesSpec> whole;  ///< instead: an engine before paged KV cache
   ServingRules rules;
   collective::Engine engine;
 };

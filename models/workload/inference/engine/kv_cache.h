@@ -1,6 +1,6 @@
 // KV cache of an instance: the heads that each rank stores, and the memory of sequences whose KV is not paged. Such a
-// sequence has memory for all its tokens on every rank, or on none. The scheduler decides which sequences have memory
-// (Reserve::ahead); they are allocated on the GPUs here.
+// sequence has memory for all its tokens on every rank, or on none. The scheduler (WholeSequences) decides which sequences have
+// memory; they are allocated on the GPUs here.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 #include "transformer/memory.h"
 #include "transformer/model_shape.h"
 #include "transformer/parameters.h"
-#include "workload/inference/kv/whole_sequences.h"
+#include "workload/inference/kv/sequence_memory.h"
 #include "workload/jobs.h"
 
 namespace railyard::workload::inference {
 
-class KvCache : public WholeSequences {
+class KvCache : public SequenceMemory {
  public:
   /// @param ranks  ranks[p*tp+t] is the rank of stage p and tensor-parallel place t
   KvCache(const transformer::ModelShape& model, const std::vector<transformer::Stage>& stages, std::uint32_t tp,

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "workload/inference/engine/batch.h"
+#include "workload/inference/engine/pass.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/jobs.h"
 #include "workload/traffic.h"

@@ -123,11 +123,12 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     }
   }
   if (scheduler.waiting() == 0) return;
+  const Scheduler::Left left = scheduler.left();
   const TtftPart behind = decodes_ ? TtftPart::decode_queue : TtftPart::queue_behind;
-  queue_.turn(scheduler.refuses_all() ? queue_part(scheduler.refusal()) : behind, now);
-  if (scheduler.refuses_all()) return;
-  head_ = scheduler.first_waiting();
-  if (Request* const head = find(*head_)) wait(*head, queue_part(scheduler.refusal()), now);
+  queue_.turn(left.refuses_all ? queue_part(left.refusal) : behind, now);
+  if (left.refuses_all) return;
+  head_ = left.first;
+  if (Request* const head = find(*head_)) wait(*head, queue_part(left.refusal), now);
 }
 
 void TtftClock::begun(std::uint32_t number, const ScheduledBatch& batch, Time now) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "transformer/layer_kernels.h"
+
 namespace railyard::workload::inference {
 
 /// Memory has been taken for KV that is not here yet.
@@ -19,19 +21,33 @@ struct ScheduledBatch {
     std::uint32_t tokens = 0;
     std::uint64_t start = 0;  ///< tokens before them; their KV is in the cache
     bool is_first = false;    ///< the request's first batch
-    bool samples = false;     ///< the batch produces a token of the request
-    bool is_decode = false;   ///< one token after the prompt
+    /// Tokens of the request that the batch produces: 0 or 1, or of a decode of k tokens, k - 1 of them guessed, from 1 to k. The
+    /// scheduler expects all; who finds that guesses were wrong lowers it before the batch is complete.
+    std::uint32_t produces = 0;
+    bool is_decode = false;   ///< one token after the prompt, or a few
     std::uint32_t chunk = 0;  ///< number among the chunks of the prompt
   };
   std::vector<Item> items;
   std::vector<std::uint32_t> preempted;   ///< requests that lost their blocks for this batch
   std::vector<Reservation> reservations;  ///< made with this batch
-  std::uint32_t group = 0;                ///< SchedulerSpec::groups: each batch of a group needs the tokens before it
+  std::uint32_t group = 0;                ///< each batch of a group needs the tokens before it
 
   std::uint32_t tokens() const {
     std::uint32_t sum = 0;
     for (const Item& item : items) sum += item.tokens;
     return sum;
+  }
+  /// Tokens for which the LM head computes the next one.
+  std::uint32_t outputs() const {
+    std::uint32_t sum = 0;
+    for (const Item& item : items) sum += item.is_decode ? item.tokens : item.produces;
+    return sum;
+  }
+  /// The sequences in a layer.
+  transformer::LayerPass layer_pass() const {
+    transformer::LayerPass pass;
+    for (const Item& item : items) (item.is_decode ? pass.decodes : pass.prefills).push_back({item.tokens, item.start});
+    return pass;
   }
 };
 

@@ -6,19 +6,6 @@
 
 namespace railyard::workload::inference {
 
-namespace {
-
-/// An engine before paged KV cache.
-SchedulerSpec whole_sequences() {
-  SchedulerSpec scheduler;
-  scheduler.reserve = Reserve::ahead;
-  scheduler.preemption = Preemption::never;
-  scheduler.prefix_caching = false;
-  return scheduler;
-}
-
-}  // namespace
-
 ServingSpec as_serving(const PrefillSpec& spec) {
   ServingSpec serving;
   const auto requests = std::make_shared<const std::vector<Request>>(spec.requests);
@@ -32,19 +19,19 @@ ServingSpec as_serving(const PrefillSpec& spec) {
   prefill.name = "prefill";
   prefill.part = RequestPart::prompt;
   prefill.mapping = spec.prefill;
-  prefill.scheduler = whole_sequences();
-  prefill.scheduler.max_batched_tokens = std::min(spec.chunk_tokens, longest);
-  prefill.scheduler.max_seqs = std::numeric_limits<std::uint32_t>::max();
-  prefill.scheduler.prompts_in_turn = true;
-  prefill.scheduler.is_eager = true;
+  WholeSequencesSpec& chunks = prefill.whole.emplace();
+  chunks.max_batched_tokens = std::min(spec.chunk_tokens, longest);
+  chunks.max_seqs = std::numeric_limits<std::uint32_t>::max();
+  chunks.prompts_in_turn = true;
+  chunks.is_eager = true;
   InstanceSpec decode;
   decode.name = "decode";
   decode.part = RequestPart::answer;
   decode.mapping = spec.decode;
-  decode.scheduler = whole_sequences();
-  decode.scheduler.max_batched_tokens = decode.scheduler.max_seqs = spec.max_batch;
-  decode.scheduler.groups = spec.decode.pp;
-  decode.scheduler.is_eager = decode.scheduler.placeholders = spec.host.async;
+  WholeSequencesSpec& steps = decode.whole.emplace();
+  steps.max_batched_tokens = steps.max_seqs = spec.max_batch;
+  steps.groups = spec.decode.pp;
+  steps.is_eager = steps.placeholders = spec.host.async;
   prefill.engine = decode.engine = spec.engine;
   serving.instances = {prefill, decode};
 

@@ -1,31 +1,13 @@
-// The work of one forward pass of an instance, and its jobs. A batch has chunks of prompts, sequences that decode one
-// token each, or both.
+// The kernels and collectives of one forward pass of an instance: what the scheduler has composed, planned layer by layer.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "workload/inference/engine/grid.h"
+#include "workload/inference/scheduler/scheduled_batch.h"
 
 namespace railyard::workload::inference {
-
-struct Batch {
-  /// Consecutive tokens of a prompt.
-  struct Chunk {
-    std::uint32_t request = 0;
-    std::uint32_t index = 0;  ///< index among the chunks of the prompt
-    std::uint64_t start = 0;  ///< tokens before this chunk; their KV is in the cache
-    std::uint64_t tokens = 0;
-    bool last = false;  ///< last chunk of the prompt: its pass produces the first output token
-  };
-  std::vector<Chunk> chunks;
-  std::vector<std::uint64_t> contexts;  ///< context of each decoding sequence, including the token being decoded
-
-  std::uint64_t sequences() const { return chunks.size() + contexts.size(); }
-  std::uint64_t tokens() const;
-  /// Sequences for which the LM head computes a token.
-  std::uint64_t outputs() const;
-};
 
 /// A batch with its kernels and collectives.
 struct Pass {
@@ -49,6 +31,6 @@ struct Pass {
 };
 
 /// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens
-Pass plan_pass(Grid& grid, const Batch& batch, const Host& host, std::uint64_t padded_tokens = 0);
+Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens = 0);
 
 }  // namespace railyard::workload::inference

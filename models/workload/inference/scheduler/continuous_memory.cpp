@@ -1,9 +1,9 @@
-// Memory of sequences: reservations, blocks and prefixes.
+// Memory of sequences: blocks and prefixes.
 #include <algorithm>
 #include <utility>
 
 #include "base/units.h"
-#include "workload/inference/scheduler/scheduler.h"
+#include "workload/inference/scheduler/continuous_scheduler.h"
 
 namespace railyard::workload::inference {
 
@@ -24,7 +24,7 @@ constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's cont
 
 }  // namespace
 
-void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
+void ContinuousScheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
   for (const BlockPool::Block block : hits) pool_.share(block);
   s.filled = hits.size();
   s.blocks = std::move(hits);
@@ -32,7 +32,7 @@ void Scheduler::begin_with(Sequence& s, std::vector<BlockPool::Block> hits) {
   if (!s.has_started) s.counts.cached_tokens = s.computed;
 }
 
-bool Scheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
+bool ContinuousScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   std::vector<BlockPool::Block> hits = find_prefix(s);
   if (!may_start(s, hits, s.known)) return false;
   begin_with(s, std::move(hits));
@@ -44,27 +44,7 @@ bool Scheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   return true;
 }
 
-std::vector<Reservation> Scheduler::reserve() {
-  std::vector<Reservation> reserved;
-  for (; !before_memory_.empty(); before_memory_.pop_front()) {
-    Sequence& s = *before_memory_.front();
-    const std::uint64_t tokens = s.kv == Sequence::Kv::here ? s.prompt : s.all;
-    if (whole_->blocks(tokens) > pool_.free()) break;
-    s.whole = tokens;
-    pool_.hold(whole_->blocks(tokens));
-    whole_->on_held(tokens);
-    if (s.kv == Sequence::Kv::here) {
-      enqueue(s, false);
-    } else {
-      s.kv = Sequence::Kv::arriving;
-      reserved_.push_back(&s);
-    }
-    reserved.push_back({s.number, 0});
-  }
-  return reserved;
-}
-
-void Scheduler::arrived(std::uint32_t number) {
+void ContinuousScheduler::arrived(std::uint32_t number) {
   Sequence& s = *sequences_.at(number);
   s.kv = Sequence::Kv::arrived;
   s.computed = s.prompt - (spec_.computes_first_token ? 1 : 0);
@@ -76,7 +56,7 @@ void Scheduler::arrived(std::uint32_t number) {
   waiting_.insert(place, &s);
 }
 
-void Scheduler::release(std::uint32_t number) {
+void ContinuousScheduler::release(std::uint32_t number) {
   auto& all = kept_.count(number) != 0 ? kept_ : sequences_;
   const auto own = all.find(number);
   release_blocks(*own->second);
@@ -84,15 +64,14 @@ void Scheduler::release(std::uint32_t number) {
   all.erase(own);
 }
 
-bool Scheduler::grow(Sequence& s, std::uint64_t tokens) {
-  if (s.whole != 0) return true;
+bool ContinuousScheduler::grow(Sequence& s, std::uint64_t tokens) {
   const std::uint64_t needed = blocks_for(s.computed + tokens);
   if (needed > s.blocks.size() + pool_.free()) return false;
   while (s.blocks.size() < needed) s.blocks.push_back(pool_.take());
   return true;
 }
 
-std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
+std::uint64_t ContinuousScheduler::reserved_answer(const Sequence& s) const {
   const std::uint64_t rest = s.all - s.known;
   if (spec_.reserve == Reserve::full_output) return rest;
   if (spec_.reserve != Reserve::expected_output) return 0;
@@ -101,8 +80,8 @@ std::uint64_t Scheduler::reserved_answer(const Sequence& s) const {
   return static_cast<std::uint64_t>(expected_ratio_ * static_cast<double>(most));
 }
 
-std::uint64_t Scheduler::blocks_to_start(const Sequence& s, const std::vector<BlockPool::Block>& hits,
-                                         std::uint64_t tokens) const {
+std::uint64_t ContinuousScheduler::blocks_to_start(const Sequence& s, const std::vector<BlockPool::Block>& hits,
+                                                   std::uint64_t tokens) const {
   const std::uint64_t wanted = blocks_for(spec_.reserve == Reserve::chunk ? tokens : s.known + reserved_answer(s));
   std::uint64_t needed = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.blocks.size());
   // A block of the prefix that nobody holds is free now, and will not be.
@@ -119,7 +98,7 @@ std::uint64_t Scheduler::blocks_to_start(const Sequence& s, const std::vector<Bl
   return needed;
 }
 
-BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
+BlockPool::Content ContinuousScheduler::content(Sequence& s, std::size_t block) {
   while (s.contents.size() <= block) {
     const std::uint64_t begin = s.contents.size() * spec_.block_tokens, end = begin + spec_.block_tokens;
     const std::uint64_t grain = s.content.block_tokens;
@@ -137,7 +116,7 @@ BlockPool::Content Scheduler::content(Sequence& s, std::size_t block) {
   return s.contents[block];
 }
 
-std::vector<BlockPool::Block> Scheduler::find_prefix(Sequence& s) {
+std::vector<BlockPool::Block> ContinuousScheduler::find_prefix(Sequence& s) {
   std::vector<BlockPool::Block> hits;
   if (!spec_.prefix_caching) return hits;
   // At least one token is computed: the model produces a token only from the one before.
@@ -150,19 +129,16 @@ std::vector<BlockPool::Block> Scheduler::find_prefix(Sequence& s) {
   return hits;
 }
 
-void Scheduler::fill_blocks(Sequence& s, std::uint64_t tokens) {
+void ContinuousScheduler::fill_blocks(Sequence& s, std::uint64_t tokens) {
   if (!spec_.prefix_caching) return;
   for (; (s.filled + 1) * spec_.block_tokens <= tokens; ++s.filled)
     pool_.fill(s.blocks[s.filled], content(s, s.filled));
 }
 
-void Scheduler::release_blocks(Sequence& s) {
+void ContinuousScheduler::release_blocks(Sequence& s) {
   // The tail first: the beginning of a sequence is more likely to be needed again.
   for (; !s.blocks.empty(); s.blocks.pop_back()) pool_.release(s.blocks.back());
   s.filled = 0;
-  if (s.whole == 0) return;
-  pool_.give_back(whole_->blocks(s.whole));
-  whole_->on_freed(s.whole);
 }
 
 }  // namespace railyard::workload::inference

@@ -6,7 +6,7 @@
 namespace railyard::workload::inference {
 
 /// Memory that is not paged: a sequence has memory for all its tokens, or none.
-class WholeSequences {
+class SequenceMemory {
  public:
   /// Blocks of the pool for a sequence of so many tokens.
   virtual std::uint32_t blocks(std::uint64_t tokens) const = 0;
@@ -15,7 +15,7 @@ class WholeSequences {
   virtual void on_freed(std::uint64_t tokens) = 0;
 
  protected:
-  ~WholeSequences() = default;
+  ~SequenceMemory() = default;
 };
 
 }  // namespace railyard::workload::inference
