@@ -51,9 +51,6 @@ class DisaggregatedPrefill : public WorkloadRun, private workload::inference::Se
   static std::uint64_t expected_passes(const workload::inference::PrefillSpec& spec);
   std::vector<GpuId> place(const workload::inference::Mapping& mapping, const char* group) const;
   void assign_nics(const std::vector<GpuId>& ranks);
-  using LayerPlans = std::vector<std::vector<transformer::LayerStep>>;  // by the model's kinds of layers
-  Value pass_numbers(workload::inference::Grid& grid, const std::vector<GpuId>& gpus, const LayerPlans& plans,
-                     std::uint64_t tokens);
 
   std::vector<GpuId> prefill_gpus_, decode_gpus_;
   std::unique_ptr<workload::inference::Service> service_;

@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "base/input_error.h"
+#include "sc_main/kinds/model_arithmetic.h"
+#include "transformer/memory.h"
+#include "transformer/parameters.h"
 
 namespace railyard {
 
@@ -174,13 +177,25 @@ Value ServingRun::explain() {
   Value numbers{{"model", scenario_.model.name},
                 {"memory_limit_ratio", spec().memory.memory_limit_ratio},
                 {"engine_reserved_bytes", spec().memory.engine_reserved_bytes}};
+  std::vector<const gpu::GpuDatasheet*> gpus;
+  for (const InstanceSpec& instance : spec().instances) gpus.push_back(&gpu(instance));
+  const transformer::ModelShape& model = scenario_.model;
+  const transformer::Stage whole{model.layers, true, true};
+  numbers["parameters"] = {{"total", transformer::total_parameters(model)},
+                           {"decoder", transformer::decoder_parameters(model)},
+                           {"weight_bytes", transformer::rank_weight_bytes(model, whole, 1)},
+                           {"kv_dtype", name_of(model.kv_dtype)},
+                           {"kv_bytes_per_token", transformer::kv_bytes_per_token(model, whole, 1)},
+                           {"layers", layer_arithmetic(model, gpus, std::nullopt)}};
   Value instances = Value::empty_list();
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
     const InstanceSpec& instance = spec().instances[i];
+    workload::inference::Grid& grid = service_->instance(i).grid();
     Value stages = Value::empty_list();
     const std::vector<StageMemory> memories = stage_memory(instance);
     for (std::size_t p = 0; p < memories.size(); ++p)
       stages.push_back({{"layers", instance.mapping.stage_layers[p]},
+                        {"parameters_per_rank", transformer::rank_parameters(model, grid.stage(p), grid.tp())},
                         {"weight_bytes", memories[p].weights},
                         {"activation_bytes", memories[p].activations},
                         {"block_bytes", memories[p].block},
@@ -190,6 +205,14 @@ Value ServingRun::explain() {
     numbers_of["stages"] = stages;
     numbers_of["kv_blocks"] = blocks_[i];
     numbers_of["kv_tokens"] = (blocks_[i] - 1ull) * instance.scheduler.block_tokens;
+    const std::uint64_t tokens = instance.scheduler.max_batched_tokens;
+    if (instance.part != workload::inference::RequestPart::answer) {
+      numbers_of["full_prompt"] = pass_arithmetic(fabric_, grid, gpus_[i], {{{tokens, 0}}, {}});
+      numbers_of["full_prompt_flops"] =
+          transformer::prefill_flops(model, model.layers, tokens, 0) + transformer::head_flops(model, 1);
+    }
+    if (instance.part != workload::inference::RequestPart::prompt)
+      numbers_of["lone_decode"] = pass_arithmetic(fabric_, grid, gpus_[i], {{}, {{1, tokens}}});
     instances.push_back(std::move(numbers_of));
   }
   numbers["instances"] = instances;
@@ -199,6 +222,11 @@ Value ServingRun::explain() {
 std::string ServingRun::explain_text(const Value& n) const {
   const auto gb = [](const Value& bytes) { return static_cast<double>(bytes.integer()) * 1e-9; };
   std::string text = fmt::format("{} on {}\n", n["model"].text(), machine_text(scenario_));
+  const Value& parameters = n["parameters"];
+  text += fmt::format("{} parameters, {} in decoder layers, {:.2f} GB of weights; {} bytes of {} KV per token\n",
+                      parameters["total"].integer(), parameters["decoder"].integer(), gb(parameters["weight_bytes"]),
+                      parameters["kv_bytes_per_token"].integer(), parameters["kv_dtype"].text());
+  for (const Value& row : parameters["layers"].items()) text += layer_arithmetic_text(row);
   for (const Value& i : n["instances"].items()) {
     text += fmt::format("\n{}: tp {}, pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(),
                         i["tp"].integer(), i["pp"].integer(), gb(i["visible_bytes"]), n["memory_limit_ratio"].real(),
@@ -211,8 +239,15 @@ std::string ServingRun::explain_text(const Value& n) const {
           p++, stage["layers"].integer(), gb(stage["weight_bytes"]), gb(stage["activation_bytes"]),
           i["scheduler"]["max_batched_tokens"].integer(), gb(n["engine_reserved_bytes"]), stage["blocks"].integer(),
           static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
-    text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n  scheduler of {}:\n",
-                        i["kv_blocks"].integer(), i["kv_tokens"].integer(), i["engine"].text());
+    text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n", i["kv_blocks"].integer(),
+                        i["kv_tokens"].integer());
+    if (i.contains("full_prompt"))
+      text += fmt::format("  prompts that fill a batch, {:.3e} FLOP:\n", i["full_prompt_flops"].real()) +
+              pass_arithmetic_text(i["full_prompt"]);
+    if (i.contains("lone_decode"))
+      text += fmt::format("  a decode after {} tokens:\n", i["scheduler"]["max_batched_tokens"].integer()) +
+              pass_arithmetic_text(i["lone_decode"]);
+    text += fmt::format("  scheduler of {}:\n", i["engine"].text());
     for (const Value::Member& setting : i["scheduler"].members())
       text += fmt::format("    {:<30} {}\n", setting.name, setting_text(setting.value));
   }

@@ -178,3 +178,14 @@ def test_instances_have_figures_of_their_own(tmp_path):
     assert {"It[0]_PP[0]_TP[0]_Inst[east]", "It[0]_PP[0]_TP[0]_Inst[west]"} <= names
     links = [row["name"] for row in rows(tmp_path / "out" / "links.csv") if row["direction"] == "tx"]
     assert len(links) == len(set(links)) and "GPU_G[east][0][0]_PCI" in links
+
+
+def test_explain_shows_parameters_memory_flop_and_kernel_times(tmp_path):
+    text = run("plx_box", tiny(tmp_path, serving(tp=2, pp=2)), "--explain").stdout
+    total, decoder = map(int, re.search(r"^(\d+) parameters, (\d+) in decoder layers", text, re.MULTILINE).groups())
+    flop = float(re.search(r"prompts that fill a batch, (\S+) FLOP", text)[1])
+    assert total > decoder and 2 * decoder * 384 < flop < 3 * decoder * 384  # products, and attention
+    prompt, decode = re.findall(r"pass of (\d+) tokens: attention (\S+) us, MLP (\S+) us", text)
+    assert (prompt[0], decode[0]) == ("384", "1")
+    assert all(float(of_prompt) > float(of_decode) > 0 for of_prompt, of_decode in zip(prompt[1:], decode[1:]))
+    assert re.search(r"stage 1, \d+ layers: - \S+ GB weights", text)
