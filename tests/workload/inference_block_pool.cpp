@@ -146,14 +146,3 @@ BOOST_AUTO_TEST_CASE(random_actions_agree_with_lists) {
     for (BlockPool::Content c = 1; c <= 6; ++c) BOOST_TEST_REQUIRE(pool.find(c) == find(c));
   }
 }
-
-BOOST_AUTO_TEST_CASE(blocks_held_by_number_are_not_free_for_others) {
-  BlockPool pool(10);
-  const BlockPool::Block a = pool.take();
-  pool.hold(6);
-  BOOST_TEST(pool.free() == 2u);
-  BOOST_TEST(pool.held() == 7u);
-  pool.release(a);
-  pool.give_back(6);
-  BOOST_TEST(pool.free() == pool.total());
-}

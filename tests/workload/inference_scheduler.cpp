@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(the_same_prompt_is_found_but_for_its_last_token) {
     ContinuousScheduler later({}, 1000);
     later.add(0, request(prompt, 3), same);
     run_to_end(later);
-    BOOST_TEST(later.pool().held() == 0u);
+    BOOST_TEST(later.memory().held() == 0u);
     BOOST_TEST(hit_tokens(later, 1, request(prompt, 1), same) == expected);  // after it has finished
   }
 }

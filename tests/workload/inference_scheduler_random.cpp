@@ -126,13 +126,13 @@ class Beside {
     BOOST_TEST_REQUIRE(items == step.items, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(batch.preempted == step.preempted, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(scheduler_.running() == reference_.running());
-    BOOST_TEST_REQUIRE(scheduler_.pool().free() == reference_.free());
+    BOOST_TEST_REQUIRE(scheduler_.memory().free == reference_.free());
     preemptions_ += step.preempted.size();
     if (!step.items.empty()) in_flight_.push_back(step);
   }
   void on_completion(const std::vector<std::uint32_t>& finished) {
     BOOST_TEST_REQUIRE(finished == reference_.complete(in_flight_.front()), boost::test_tools::per_element());
-    BOOST_TEST_REQUIRE(scheduler_.pool().free() == reference_.free());
+    BOOST_TEST_REQUIRE(scheduler_.memory().free == reference_.free());
     in_flight_.pop_front();
   }
 
@@ -233,7 +233,7 @@ class Watch {
   void at_end() const {
     for (std::uint32_t r = 0; r < states_.size(); ++r)
       must(states_[r].known == states_[r].all(request(r)), "all finish");
-    must(scheduler_.pool().free() == case_.blocks - 1, "all blocks are free at the end");
+    must(scheduler_.memory().free == case_.blocks - 1, "all blocks are free at the end");
   }
 
  private:
@@ -262,7 +262,7 @@ class Watch {
     must(scheduler_.running() == running, "running()");
     must(running <= case_.spec.max_seqs, "slots");
     // Each running request holds the blocks of its tokens; requests share blocks only by the prefix index.
-    const BlockPool& pool = scheduler_.pool();
+    const BlockPool& pool = scheduler_.store().pool();
     must(pool.free() + pool.held() == case_.blocks - 1, "free and held blocks are all blocks");
     must(pool.held() <= blocks, "no block is held by nobody");
     must(pool.held() >= (case_.spec.prefix_caching ? longest : blocks), "blocks are shared by the prefix index only");

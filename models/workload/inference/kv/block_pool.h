@@ -1,13 +1,8 @@
-// The room `kv` is the bookkeeping of an instance's KV cache: which blocks are held, by content, and which are free. A BlockPool
-// has the blocks; WholeSequences is what an engine tells about memory that is not paged. The scheduler asks both; nobody else
-// changes them. Bytes are allocated, and moved, by the rooms above. Plain C++; no SystemC.
-//
 // Paged KV cache of an instance, as in vLLM V1 (v1/core/block_pool.py): equal blocks of tokens with counted references,
 // and an index of full blocks by their content. A block without references keeps its content until it is taken again,
 // so a later request with the same prefix, or a preempted request, finds it.
 //
-// Free blocks are taken in the order in which they were released. Block 0 is reserved, as vLLM's null block. Blocks can also
-// be held by number, without content, for memory that is not paged. Plain C++; no SystemC.
+// Free blocks are taken in the order in which they were released. Block 0 is reserved, as vLLM's null block. Plain C++; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +38,6 @@ class BlockPool {
   void fill(Block block, Content content);
   /// Removes a reference. The block becomes the last free block if this was its last reference.
   void release(Block block);
-
-  /// Takes blocks by number; such blocks have no content. @pre free() >= count
-  void hold(std::uint32_t count) { free_ -= count; }
-  void give_back(std::uint32_t count) { free_ += count; }
 
  private:
   struct State {

@@ -23,25 +23,25 @@ constexpr std::uint64_t kRetractSteps = 20;
 
 ContinuousScheduler::ContinuousScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
-      pool_(blocks),
+      store_(blocks, spec.block_tokens, spec.prefix_caching),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)),
       expected_ratio_(kFirstExpectedRatio) {}
 
 bool ContinuousScheduler::can_hold(const Request& request, RequestPart part) const {
   const std::uint64_t all =
       std::uint64_t{request.prompt_tokens} + (part == RequestPart::prompt ? 1 : request.output_tokens);
-  if (blocks_for(all) > pool_.total() || (spec_.max_model_len > 0 && all > spec_.max_model_len)) return false;
+  if (store_.blocks_for(all) > store_.pool().total() || (spec_.max_model_len > 0 && all > spec_.max_model_len))
+    return false;
   return spec_.chunked_prefill ||
          (spec_.preemption == Preemption::never ? request.prompt_tokens : all) <= spec_.max_batched_tokens;
 }
 
 void ContinuousScheduler::add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) {
-  auto sequence = std::make_unique<Sequence>();
+  auto sequence = std::make_unique<Sequence>(number, request.prompt_tokens, std::move(content));
   sequence->number = number;
   sequence->priority = request.priority;
   sequence->prompt = sequence->known = request.prompt_tokens;
   sequence->all = sequence->prompt + request.output_tokens;
-  sequence->content = std::move(content);
   if (part == RequestPart::prompt) {
     sequence->all = sequence->prompt + 1;
     sequence->keeps_blocks = true;
@@ -84,10 +84,6 @@ std::uint64_t ContinuousScheduler::reach(const Sequence& s) const {
   return std::min(s.known + ahead, s.all - 1);
 }
 
-std::uint64_t ContinuousScheduler::blocks_for(std::uint64_t tokens) const {
-  return ceil_div(tokens, spec_.block_tokens);
-}
-
 std::uint64_t ContinuousScheduler::below_threshold(std::uint64_t tokens) const {
   const std::uint64_t threshold = spec_.long_prefill_threshold_tokens;
   return threshold == 0 ? tokens : std::min(tokens, threshold);
@@ -103,7 +99,7 @@ void ContinuousScheduler::run_running(ScheduledBatch& batch, std::uint64_t& budg
       ++i;
       continue;
     }
-    bool has_blocks = grow(s, tokens);
+    bool has_blocks = store_.grow(s.held, s.computed + tokens);
     if (!has_blocks && spec_.preemption == Preemption::never) {
       ++i;
       continue;
@@ -113,7 +109,7 @@ void ContinuousScheduler::run_running(ScheduledBatch& batch, std::uint64_t& budg
       const auto place = std::find(running_.begin(), running_.end(), &last) - running_.begin();
       budget += preempt(batch, last);
       if (static_cast<std::size_t>(place) < i) --i;
-      if (&last != &s) has_blocks = grow(s, tokens);
+      if (&last != &s) has_blocks = store_.grow(s.held, s.computed + tokens);
     }
     if (!has_blocks && spec_.reserve == Reserve::expected_output) continue;  // SGLang retracts before it composes
     if (!has_blocks) return;
@@ -157,9 +153,9 @@ ContinuousScheduler::Sequence* ContinuousScheduler::first_arrived() const {
 Refusal ContinuousScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t& budget) {
   if (s.kv == Sequence::Kv::elsewhere) return reserve_for_kv(batch, s) ? Refusal::none : Refusal::blocks;
   const bool has_kv = s.kv == Sequence::Kv::arrived;
-  std::vector<BlockPool::Block> hits;
-  if (!has_kv) hits = find_prefix(s);
-  const std::uint64_t begin = has_kv ? s.computed : hits.size() * spec_.block_tokens;
+  KvStore::Prefix hits;
+  if (!has_kv) hits = store_.find(s.held, s.known);
+  const std::uint64_t begin = has_kv ? s.computed : store_.tokens(hits);
   const std::uint64_t wanted = below_threshold(s.known - begin);
   if (!spec_.chunked_prefill && wanted > budget) return Refusal::budget;
   const std::uint64_t tokens = std::min(wanted, budget);
@@ -172,7 +168,7 @@ Refusal ContinuousScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint
     begin_with(s, std::move(hits));
     s.prefill = s.known;
   }
-  grow(s, tokens);
+  store_.grow(s.held, s.computed + tokens);
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   running_.push_back(&s);
   s.is_running = true;
@@ -202,7 +198,7 @@ void ContinuousScheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint
     item.produces = s.computed == s.known + s.sampling ? 1 : 0;
   }
   s.sampling += item.produces;
-  fill_blocks(s, std::min(s.computed, s.known));
+  store_.fill(s.held, std::min(s.computed, s.known));
   batch.items.push_back(item);
 }
 
@@ -235,7 +231,7 @@ std::uint64_t ContinuousScheduler::preempt(ScheduledBatch& batch, Sequence& s) {
     s.counts.recomputed_tokens -= repeated(s, given_back);
     batch.items.erase(item);
   }
-  release_blocks(s);
+  store_.give_back(s.held);
   s.furthest = std::max(s.furthest, s.computed);
   s.computed = 0;
   s.is_running = false;
@@ -254,7 +250,7 @@ void ContinuousScheduler::retract(ScheduledBatch& batch) {
     return;
   }
   const auto room = [&] { return running_.size() * ceil_div(kRetractSteps, spec_.block_tokens); };
-  while (running_.size() > 1 && room() > pool_.free()) preempt(batch, *victim());
+  while (running_.size() > 1 && room() > store_.pool().free()) preempt(batch, *victim());
   std::uint64_t generated = kRetractSteps * running_.size(), most = 0;
   for (const Sequence* s : running_) {
     generated += s->known - s->prompt;
@@ -292,7 +288,7 @@ std::vector<std::uint32_t> ContinuousScheduler::complete(const ScheduledBatch& b
     s.known += item.produces;
     // The KV of drafts that were wrong is worth nothing; their blocks stay for the next tokens.
     if (has_drafts && s.is_running) s.computed -= item.tokens - item.produces;
-    fill_blocks(s, std::min(s.computed, s.known));
+    store_.fill(s.held, std::min(s.computed, s.known));
     if (s.known != s.all) continue;
     done.push_back(s.number);
     leave(s);
@@ -309,8 +305,8 @@ std::string ContinuousScheduler::blocked() const {
     return of.kv == Sequence::Kv::arrived ? "its KV has arrived" : "waits";
   };
   std::vector<Holder> holders;
-  for (const auto& [number, of] : sequences_) holders.push_back({number, of->blocks.size(), state(*of)});
-  for (const auto& [number, of] : kept_) holders.push_back({number, of->blocks.size(), "its KV has not been read"});
+  for (const auto& [number, of] : sequences_) holders.push_back({number, of->held.blocks(), state(*of)});
+  for (const auto& [number, of] : kept_) holders.push_back({number, of->held.blocks(), "its KV has not been read"});
   return blocked_text(waiting_.size(), s.number, blocks_to_start(s, {}, s.known), memory(), std::move(holders));
 }
 
@@ -330,7 +326,7 @@ void ContinuousScheduler::leave(Sequence& s) {
   if (s.keeps_blocks) {
     kept_.emplace(s.number, std::move(own->second));
   } else {
-    release_blocks(s);
+    store_.give_back(s.held);
   }
   sequences_.erase(own);
   if (sequences_.empty()) expected_ratio_ = kFirstExpectedRatio;

@@ -28,9 +28,10 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "workload/inference/kv/block_pool.h"
+#include "workload/inference/kv/kv_store.h"
 #include "workload/inference/scheduler/scheduler.h"
 #include "workload/inference/scheduler/scheduler_spec.h"
 
@@ -61,13 +62,13 @@ class ContinuousScheduler : public Scheduler {
   bool empty() const override { return sequences_.empty(); }
   std::size_t running() const override { return running_.size(); }
   std::size_t waiting() const override { return waiting_.size(); }
-  Memory memory() const override { return {pool_.total(), pool_.free()}; }
+  Memory memory() const override { return {store_.pool().total(), store_.pool().free()}; }
   Left left() const override { return {refusal_, refuses_all_, waiting_.empty() ? 0 : waiting_.front()->number}; }
   std::string blocked() const override;
   Counts counts(std::uint32_t number) const override;
 
   const SchedulerSpec& spec() const { return spec_; }
-  const BlockPool& pool() const { return pool_; }
+  const KvStore& store() const { return store_; }
 
  private:
   struct Sequence {
@@ -86,17 +87,15 @@ class ContinuousScheduler : public Scheduler {
     bool keeps_blocks = false;   ///< when it leaves
     bool decodes_first = false;  ///< its first token is a decode of the prompt's last token
     enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
-    RequestContent content;
-    std::vector<BlockPool::Block> blocks;
-    std::size_t filled = 0;                    ///< blocks with content
-    std::vector<BlockPool::Content> contents;  ///< of the first blocks, as far as they were needed
+    KvStore::Sequence held;  ///< blocks
     Counts counts;
+
+    Sequence(std::uint32_t its_number, std::uint64_t prompt_tokens, RequestContent content)
+        : held(its_number, prompt_tokens, std::move(content)) {}
   };
 
   /// Tokens whose KV the request will need, as far as can be told now.
   std::uint64_t reach(const Sequence& s) const;
-  std::uint64_t blocks_for(std::uint64_t tokens) const;
-  BlockPool::Content content(Sequence& s, std::size_t block);
   /// Tokens of a chunk, limited by long_prefill_threshold_tokens.
   std::uint64_t below_threshold(std::uint64_t tokens) const;
 
@@ -112,22 +111,18 @@ class ContinuousScheduler : public Scheduler {
   std::size_t free_slots() const;
   /// Takes blocks for the prompt of a waiting request. @return false if there are not enough
   bool reserve_for_kv(ScheduledBatch& batch, Sequence& s);
-  /// Takes blocks for `tokens` more tokens. @return false if there are not enough; then none are taken
-  bool grow(Sequence& s, std::uint64_t tokens);
   /// Tokens of the answer for which blocks are reserved, as SGLang counts them: all of a request that is starting or was
   /// prefilled in this batch, a share of other running requests.
   std::uint64_t reserved_answer(const Sequence& s) const;
   /// The request takes the blocks that the prefix index has found.
-  void begin_with(Sequence& s, std::vector<BlockPool::Block> hits);
+  void begin_with(Sequence& s, KvStore::Prefix hits);
   /// @param hits    the request's first blocks, found in the prefix index
   /// @param tokens  that its blocks must hold after the first chunk
-  bool may_start(const Sequence& s, const std::vector<BlockPool::Block>& hits, std::uint64_t tokens) const {
-    return blocks_to_start(s, hits, tokens) <= pool_.free();
+  bool may_start(const Sequence& s, const KvStore::Prefix& hits, std::uint64_t tokens) const {
+    return blocks_to_start(s, hits, tokens) <= store_.pool().free();
   }
   /// Free blocks that this takes.
-  std::uint64_t blocks_to_start(const Sequence& s, const std::vector<BlockPool::Block>& hits,
-                                std::uint64_t tokens) const;
-  std::vector<BlockPool::Block> find_prefix(Sequence& s);
+  std::uint64_t blocks_to_start(const Sequence& s, const KvStore::Prefix& hits, std::uint64_t tokens) const;
   void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
   /// Those of the next `tokens` tokens that were computed before a preemption.
   static std::uint64_t repeated(const Sequence& s, std::uint64_t tokens);
@@ -135,14 +130,12 @@ class ContinuousScheduler : public Scheduler {
   /// @return tokens of the batch that the request gives back
   std::uint64_t preempt(ScheduledBatch& batch, Sequence& s);
   void retract(ScheduledBatch& batch);
-  void fill_blocks(Sequence& s, std::uint64_t tokens);
-  void release_blocks(Sequence& s);
   void enqueue(Sequence& s, bool at_head);
   bool is_before(const Sequence& a, const Sequence& b) const;
   void leave(Sequence& s);
 
   SchedulerSpec spec_;
-  BlockPool pool_;
+  KvStore store_;
   std::uint32_t in_flight_ = 0;  ///< batches
   std::uint32_t watermark_;      ///< blocks
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;
