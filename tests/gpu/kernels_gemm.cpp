@@ -48,6 +48,33 @@ BOOST_AUTO_TEST_CASE(waves_count_the_devices_own_sms) {
   BOOST_TEST(gemm_time(gpu, shape).seconds > 1.2 * before.seconds);
 }
 
+// On a GPU where it is infinitely fast, another tile or split of K would be chosen: the time without it is this kernel's.
+BOOST_AUTO_TEST_CASE(without_a_resource_the_fastest_kernel_is_another_one) {
+  constexpr double kFree = 1e9;
+  double most = 0;
+  for (const char* name : {"L40S", "A100-SXM4-80GB", "H100-SXM5-80GB"}) {
+    GpuDatasheet fast_memory = gpu_datasheet(name), fast_l2 = fast_memory, fast_sms = fast_memory;
+    fast_memory.hbm.gb_per_s *= kFree;
+    fast_l2.l2.bytes_per_sm_clock *= kFree;
+    fast_sms.sm.flop_per_clock.fill(kFree);
+    fast_sms.sm.feed_bytes_per_clock = fast_sms.sm.epilogue_bytes_per_clock = kFree;
+    fast_sms.kernel.gemm_step_clocks = 0;
+    for (const std::uint64_t m : {16, 64, 512, 2048})
+      for (const std::uint64_t n : {1024, 4096, 28672}) {
+        const GemmShape shape{m, n, 8192, DataType::bf16, 1};
+        const KernelTime time = gemm_time(gpu_datasheet(name), shape);
+        const auto close = boost::test_tools::tolerance(1e-3);
+        BOOST_TEST(time.seconds_without(KernelLimit::hbm) == gemm_time(fast_memory, shape).seconds, close);
+        BOOST_TEST(time.seconds_without(KernelLimit::l2) == gemm_time(fast_l2, shape).seconds, close);
+        BOOST_TEST(time.seconds_without(KernelLimit::tensor) == gemm_time(fast_sms, shape).seconds, close);
+        KernelTime same = time;
+        same.chosen_without = {};
+        most = std::max(most, same.seconds_without(KernelLimit::hbm) / time.seconds_without(KernelLimit::hbm));
+      }
+  }
+  BOOST_TEST(most > 1.3);  // of the same tile and split
+}
+
 // Row-wise scales: tiles of 128 x 128 and no split of K, so that up to a wave of tiles takes the same time (H200,
 // validation/measured.csv: 23.3 us with 16 rows and 26.2 with 2048, of 1024 columns and a depth of 8192).
 BOOST_AUTO_TEST_CASE(row_wise_scales_have_one_tile) {

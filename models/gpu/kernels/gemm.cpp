@@ -98,10 +98,28 @@ struct Candidate {
   double tensor = 0, feed = 0;  // seconds of all waves, if only this resource counted
 };
 
-/// Keeps a candidate as `best` if it is faster. A cheap lower bound rejects most candidates.
+/// The p-norm of two parts of a body.
+double joined(double a, double b, double exponent) {
+  const double most = std::max(a, b);
+  if (exponent <= 0 || most <= 0) return most;
+  return most * std::pow(1 + std::pow(std::min(a, b) / most, exponent), 1 / exponent);
+}
+
+/// The fastest candidates if a resource were infinitely fast: seconds.
+struct Rivals {
+  double without_ctas = std::numeric_limits<double>::infinity();
+  double without_l2 = without_ctas, without_hbm = without_ctas;
+
+  /// @param around  fixed time and the sum of parts
+  void try_without(double& best, double around, double a, double b, double exponent) {
+    if (around + std::max(a, b) < best) best = std::min(best, around + joined(a, b, exponent));
+  }
+};
+
+/// Keeps a candidate as `best` if it is faster, and as a rival if it would be. A cheap lower bound rejects most of them.
 /// @param rows, columns  of tiles in a group  @param tiles  of all groups
 void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t columns, std::uint64_t tiles,
-              std::size_t split_place, Candidate& best) {
+              std::size_t split_place, Candidate& best, Rivals& rivals) {
   const GemmShape& shape = p.shape;
   const GpuDatasheet& gpu = p.gpu;
   const std::uint32_t split = kSplits[split_place];
@@ -120,23 +138,30 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double work = waves * steps * mma_cycles / p.clock_hz;
   const double feed = std::max(waves * steps * feed_cycles / p.clock_hz, p.walk_seconds);
   const double around = (gpu.kernel.gemm_fixed_us + (split > 1 ? gpu.kernel.split_k_us : 0)) * kSecondsPerUs;
-  if (around + epilogue + std::max(work / p.burst + widening, feed) >= best.time.seconds) return;
-
   const double strip = strip_bytes(p, tile, rows, columns);
   const double reads = static_cast<double>(tiles) * strip * static_cast<double>(shape.k);
   const double partials = split > 1 ? 2.0 * split * shape.m * shape.n * shape.groups * kPartialBytes : 0;
-  const double throttled = throttled_seconds(p, work);
   Candidate c;
+  KernelTime& time = c.time;
+  time.l2_bytes = reads + partials;
+  time.l2_seconds = time.l2_bytes / gpu.l2_bytes_per_s();
+  const double exponent = gpu.kernel.overlap_exponent, hbm_rate = gpu.gemm_hbm_bytes_per_s();
+  const double least_hbm_seconds = (p.compulsory_bytes + p.dirty_bytes) / hbm_rate;
+  const bool is_slower = around + epilogue + std::max(work / p.burst + widening, feed) >= best.time.seconds;
+  if (is_slower && around + std::max(time.l2_seconds, least_hbm_seconds) >= rivals.without_ctas) return;
+  time.bytes = hbm_bytes(p, tile, rows, columns, split) + p.dirty_bytes;
+  time.hbm_seconds = time.bytes / hbm_rate;
+  rivals.try_without(rivals.without_ctas, around, time.l2_seconds, time.hbm_seconds, exponent);
+  if (is_slower) return;
+
+  const double throttled = throttled_seconds(p, work);
   c.tensor = throttled + widening + epilogue;
   c.feed = feed + epilogue;
   // A step that is mostly tensor instructions.
   if (p.deepgemm && 2 * work > feed) c.tensor = std::max(c.tensor, c.feed);
-  KernelTime& time = c.time;
-  time.l2_bytes = reads + partials;
-  time.l2_seconds = time.l2_bytes / gpu.l2_bytes_per_s();
-  time.bytes = hbm_bytes(p, tile, rows, columns, split) + p.dirty_bytes;
-  time.hbm_seconds = time.bytes / gpu.gemm_hbm_bytes_per_s();
   const double body = std::max(c.tensor, c.feed);
+  rivals.try_without(rivals.without_l2, around, body, time.hbm_seconds, exponent);
+  rivals.try_without(rivals.without_hbm, around, body, time.l2_seconds, exponent);
   if (around + std::max({body, time.l2_seconds, time.hbm_seconds}) >= best.time.seconds) return;
 
   time.clock_ratio = work / p.burst / throttled;
@@ -148,7 +173,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   time.longest_cta_seconds = body / waves;
   time.after_seconds = split > 1 ? gpu.kernel.split_k_us * kSecondsPerUs : 0;
   time.fixed_seconds = gpu.kernel.gemm_fixed_us * kSecondsPerUs;
-  time.overlap_exponent = gpu.kernel.overlap_exponent;
+  time.overlap_exponent = exponent;
   time.most_sms = shape.most_sms;
   time.seconds = time.seconds_on({static_cast<double>(p.sms)});
   if (time.seconds < best.time.seconds) best = c;
@@ -265,11 +290,12 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
 
   Candidate best;
   best.time.seconds = std::numeric_limits<double>::infinity();
+  Rivals rivals;
   if (p.deepgemm) {
     const Tile tile{p.deepgemm->m, p.deepgemm->n};
     const std::uint64_t rows = ceil_div(shape.m, tile.m), columns = ceil_div(shape.n, tile.n);
     const std::uint64_t row_tiles = shape.groups > 1 ? deepgemm_row_tiles(shape.m, shape.groups) : rows;
-    try_tile(p, tile, rows, columns, row_tiles * columns, 0, best);
+    try_tile(p, tile, rows, columns, row_tiles * columns, 0, best, rivals);
   }
   const bool rowwise = shape.gemm_library == GemmLibrary::rowwise;
   const Menu menu = p.deepgemm ? Menu{0, 0}
@@ -284,11 +310,17 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
       const std::uint32_t split = kSplits[place];
       if (split > 1 && is_of_experts(shape)) break;
       if (split > 1 && (rowwise || shape.k / split < kLeastSplitDepth || tiles * split > kMostWaves * p.sms)) break;
-      try_tile(p, tile, rows, columns, tiles, place, best);
+      try_tile(p, tile, rows, columns, tiles, place, best, rivals);
     }
   }
 
   KernelTime time = best.time;
+  const auto without = [&](KernelLimit limit) -> double& {
+    return time.chosen_without[static_cast<std::size_t>(limit)];
+  };
+  without(KernelLimit::tensor) = without(KernelLimit::feed) = rivals.without_ctas;
+  without(KernelLimit::l2) = rivals.without_l2;
+  without(KernelLimit::hbm) = rivals.without_hbm;
   time.limit = limit_of(best);
   time.tail_efficiency = static_cast<double>(time.ctas) / (static_cast<double>(time.waves) * p.sms);
   time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, p.sms));

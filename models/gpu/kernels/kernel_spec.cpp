@@ -111,16 +111,22 @@ KernelTime time_in_graph(const GpuDatasheet& gpu, const KernelSpec& spec) {
 KernelTime kernel_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
   KernelTime time = time_in_graph(gpu, spec);
   if (time.seconds == 0) return time;
+  if (spec.launch == KernelLaunch::graph) return time;
   const double host = spec.host_us * kSecondsPerUs;
-  switch (spec.launch) {
-    case KernelLaunch::graph: return time;
-    case KernelLaunch::stream:
-      // A launch by the host takes at least as long as one by a graph.
-      time.fixed_seconds += std::max(0.0, gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
-      break;
-    case KernelLaunch::host: time.fixed_seconds += std::max(0.0, host - time.seconds); break;
-    case KernelLaunch::synchronous: time.fixed_seconds += host; break;
+  const auto launch_seconds = [&](double kernel_seconds) {
+    switch (spec.launch) {
+      case KernelLaunch::host: return std::max(0.0, host - kernel_seconds);
+      case KernelLaunch::synchronous: return host;
+      default:
+        // A launch by the host takes at least as long as one by a graph.
+        return std::max(0.0, gpu.kernel.stream_launch_us - gpu.kernel.launch_us) * kSecondsPerUs;
+    }
+  };
+  for (const KernelLimit limit : {KernelLimit::tensor, KernelLimit::feed, KernelLimit::l2, KernelLimit::hbm}) {
+    const double without = time.seconds_without(limit);
+    time.chosen_without[static_cast<std::size_t>(limit)] = without + launch_seconds(without);
   }
+  time.fixed_seconds += launch_seconds(time.seconds);
   time.seconds = time.seconds_on({static_cast<double>(gpu.sm.count)});
   return time;
 }

@@ -34,6 +34,7 @@ double KernelTime::seconds_on(const KernelShare& share) const {
 }
 
 double KernelTime::seconds_without(KernelLimit resource) const {
+  if (const double chosen = chosen_without[static_cast<std::size_t>(resource)]; chosen > 0) return chosen;
   KernelTime without = *this;
   switch (resource) {
     case KernelLimit::tensor:
@@ -53,6 +54,7 @@ KernelTime KernelTime::taking(double time) const {
   for (double* part : {&kernel.fixed_seconds, &kernel.after_seconds, &kernel.longest_cta_seconds, &kernel.sm_seconds,
                        &kernel.cta_start_seconds, &kernel.l2_seconds, &kernel.hbm_seconds})
     *part *= time / seconds;
+  for (double& chosen : kernel.chosen_without) chosen *= time / seconds;
   kernel.seconds = time;
   return kernel;
 }
@@ -71,6 +73,11 @@ KernelTime joined(const std::vector<KernelTime>& kernels) {
   all.flops = flops;
   all.bytes = bytes;
   all.l2_bytes = l2_bytes;
+  for (std::size_t limit = 0; limit < kKernelLimitNames.size(); ++limit) {
+    all.chosen_without[limit] = 0;
+    for (const KernelTime& kernel : kernels)
+      all.chosen_without[limit] += kernel.seconds_without(static_cast<KernelLimit>(limit));
+  }
   return all;
 }
 

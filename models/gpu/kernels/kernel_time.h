@@ -71,6 +71,9 @@ struct KernelTime {
   double l2_seconds = 0;          ///< time of the L2 traffic at the full L2 rate
   double hbm_seconds = 0;         ///< time of the HBM traffic at the full HBM rate
   double overlap_exponent = 0;    ///< p of the p-norm; 0: infinite, only the largest part counts
+  /// `seconds` if a resource were infinitely fast, where this follows from more than the parts of this kernel: another
+  /// kernel would be chosen, or the host sets the pace. By KernelLimit; 0: it follows from the parts.
+  std::array<double, kKernelLimitNames.size()> chosen_without{};
 
   /// Time of the CTAs' work on `sms` SMs. @pre sms > 0
   double cta_seconds_on(double sms) const;
@@ -78,8 +81,8 @@ struct KernelTime {
   double starts_seconds_on(double sms) const;
   /// Time of the whole kernel with a constant share; equals `seconds` with the whole GPU. @pre all shares > 0
   double seconds_on(const KernelShare& share) const;
-  /// `seconds` if a resource were infinitely fast. Tensor and feed both mean the CTAs' work; launch means the fixed
-  /// part.
+  /// `seconds` if a resource were infinitely fast: chosen_without, or this kernel with other parts. Tensor and feed both
+  /// mean the CTAs' work; launch means the fixed part.
   double seconds_without(KernelLimit resource) const;
   /// The kernel with another time. All parts keep their proportions, so the kernel reacts to its share of a GPU as
   /// before.

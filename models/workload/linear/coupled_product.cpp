@@ -27,6 +27,8 @@ gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool
   if (!first) piece.fixed_seconds = 0;
   if (!last) piece.after_seconds = 0;
   piece.seconds = piece.seconds_on({sms});
+  for (double& without : piece.chosen_without)
+    if (without > 0) without = std::max(0.0, without - whole.fixed_seconds) * part + piece.fixed_seconds;
   return piece;
 }
 
@@ -41,7 +43,9 @@ gpu::KernelTime filled(gpu::KernelTime kernel, double sms) {
   if (kernel.sm_seconds == 0) kernel.sm_seconds = std::min(kernel.cta_seconds_on(sms) * sms, ctas_seconds);
   kernel.longest_cta_seconds = 0;
   kernel.tail_ratio = 0;
+  const double before = kernel.seconds;
   kernel.seconds = kernel.seconds_on({sms});
+  for (double& without : kernel.chosen_without) without *= kernel.seconds / before;
   return kernel;
 }
 
