@@ -12,6 +12,7 @@ namespace railyard {
 namespace {
 
 using transport::CostKind;
+using Doubt = probe::CriticalPath::Doubt;
 using Measure = probe::CriticalPath::Measure;
 
 constexpr int kSchemaVersion = 3;
@@ -73,10 +74,12 @@ void Why::add_without(Value& row, const Measure& measure, std::size_t free) cons
   row["without_s"] = Value();
   if (measure.if_free.empty()) {
     row["without_s"] = 0.0;
-  } else if (measure.predicts(free)) {
-    row["without_s"] = measure.if_free[free] / static_cast<double>(measure.count);
-  } else {
-    row["not_predicted"] = "arrivals";
+    return;
+  }
+  switch (measure.doubt(free)) {
+    case Doubt::none: row["without_s"] = measure.if_free[free] / static_cast<double>(measure.count); break;
+    case Doubt::arrivals: row["not_predicted"] = "arrivals"; break;
+    case Doubt::queues: row["not_predicted"] = "queues"; break;
   }
 }
 
@@ -212,12 +215,12 @@ std::string Why::table(const Value& results) {
     const std::string title = title_of(path["metric"].text());
     text += fmt::format("\n  {:<40} {:>12} {:>21}\n", "critical path of " + title, duration_text(mean),
                         (title == "the run" ? "run" : title) + " without it");
-    bool lacks_some = false;
+    bool arrivals = false, queues = false;
     const auto line = [&](const std::string& label, const Value& row, const std::string& note = {}) {
       const double seconds = row["path_s"].real();
       if (seconds < kLeastShown * mean) return;
       const Value& without = row["without_s"];
-      lacks_some = lacks_some || without.is_nothing();
+      if (without.is_nothing()) (row["not_predicted"].text() == "queues" ? queues : arrivals) = true;
       text += fmt::format("  {:<40} {:>12} {:>5.1f} % {:>13}{}\n", label, duration_text(seconds), 100 * seconds / mean,
                           without.is_nothing() ? "not predicted" : duration_text(without.real()), note);
     };
@@ -232,7 +235,8 @@ std::string Why::table(const Value& results) {
     text += "  of this, by traffic class and by link\n";
     for (const Value& c : path["classes"].items()) line("  " + c["class"].text(), c);
     for (const Value& l : path["links"].items()) line("  " + l["links"].text(), l, most_at(l));
-    if (lacks_some) text += "  not predicted: requests arrive in time, and batches would start others than they did\n";
+    if (arrivals) text += "  not predicted: requests arrive in time, and batches would start others than they did\n";
+    if (queues) text += "  not predicted: messages of collectives would wait for other links instead\n";
   }
   return text;
 }

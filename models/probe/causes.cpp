@@ -29,7 +29,8 @@ CauseRef spliced(const CauseRef& last, Time at, const CauseRef& other) {
           new Cause{before, until, from, {{transport::CostKind::arrival, 0, nullptr, from - until, {}, {}}}, {}});
     std::vector<transport::Cost> costs =
         piece->from < at ? cut(piece->costs, piece->to - at, piece->to - piece->from) : piece->costs;
-    before = CauseRef(new Cause{before, from, piece->to, std::move(costs), piece->name, piece->member});
+    before = CauseRef(
+        new Cause{before, from, piece->to, std::move(costs), piece->name, piece->is_collective, piece->member});
     until = piece->to;
   }
   return before;

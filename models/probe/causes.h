@@ -40,6 +40,7 @@ struct Cause {
   Time from, to;
   std::vector<transport::Cost> costs;  ///< sum to the time from `from` to `to`
   std::string name;                    ///< name of the job
+  bool is_collective = false;          ///< of a member of a collective, as a whole
   std::uint32_t member = 0;            ///< inside a collective: the member with whose entry the chain begins
   std::uint32_t holders = 0;
 };

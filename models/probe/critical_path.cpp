@@ -11,18 +11,6 @@ namespace {
 using transport::Cost;
 using transport::CostKind;
 
-void merge(std::vector<Cost>& costs, const Cost& more) {
-  const auto same =
-      std::find_if(costs.begin(), costs.end(), [&](const Cost& cost) { return cost.key() == more.key(); });
-  if (same == costs.end()) {
-    costs.push_back(more);
-  } else {
-    same->time += more.time;
-    same->hidden += more.hidden;
-    same->hidden_elsewhere += more.hidden_elsewhere;
-  }
-}
-
 /// Its stream goes on before the job is done.
 bool leaves_early(const execution::Job& job) {
   return job.kind() == execution::JobKind::copy || job.kind() == execution::JobKind::send;
@@ -36,8 +24,11 @@ CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Grou
       groups_(std::move(groups)),
       stragglers_(std::move(stragglers)),
       message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups),
-      gained_(frees.count()),
-      starting_(frees.count()) {
+      moved_(frees.count()),
+      starting_(frees.count()),
+      free_links_({frees.count(), static_cast<std::size_t>(CostKind::engine),
+                   static_cast<std::size_t>(CostKind::latency), static_cast<std::size_t>(CostKind::wire),
+                   static_cast<std::size_t>(CostKind::queue), frees.of_class(0), frees.of_group(0)}) {
   fabric.add_listener(*this);
 }
 
@@ -66,7 +57,7 @@ void CriticalPath::join(Moment& moment, const Moment& other) {
 }
 
 CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name,
-                                         const std::vector<Time>& floors) const {
+                                         const std::vector<Time>& floors, bool is_collective) const {
   Moment result{before.cause, now(), before.if_free};
   if (result.at == before.at) return result;
   const Time took = now() - before.at;
@@ -79,14 +70,18 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
       free[frees_.of_straggler(cost.which)] += cost.time;
     }
     if (!transport::of_links(cost.kind)) continue;
+    // Of a queue in a collective, between nothing and all of the hidden part remains: the middle.
+    const Time remains = cost.kind == CostKind::wire ? cost.hidden_elsewhere
+                         : is_collective             ? share(cost.hidden_elsewhere, 1, 2)
+                                                     : Time();
     if (const auto group = groups_.find(cost.port); group != groups_.end())
-      free[frees_.of_group(group->second)] += cost.time - cost.hidden_elsewhere;
+      free[frees_.of_group(group->second)] += cost.time - remains;
   }
   for (std::size_t f = 0; f < free.size(); ++f) {
     const Time least = floors.empty() ? Time() : sooner(floors[f], took);
     result.if_free[f] += later(since(took, free[f]), least);
   }
-  auto* const cause = new Cause{before.cause, before.at, now(), std::move(costs), std::move(name)};
+  auto* const cause = new Cause{before.cause, before.at, now(), std::move(costs), std::move(name), is_collective};
   result.cause = CauseRef(cause);
   return result;
 }
@@ -124,11 +119,7 @@ void CriticalPath::on_done(const execution::Job& job) {
     case execution::JobKind::kernel: moment = done_kernels(job, moment); break;
     case execution::JobKind::collective: moment = done_collective(job); break;
     case execution::JobKind::copy:
-    case execution::JobKind::send:
-      if (job.start() != Time())
-        landed_.push_back({CostKind::engine, job.traffic_class(), nullptr, job.start(), {}, {}});
-      moment = after(moment, std::move(landed_), job.name(), landed_floors_);
-      break;
+    case execution::JobKind::send: moment = done_messages(job, moment); break;
     case execution::JobKind::receive: break;  // its send is the cause
     case execution::JobKind::quiet:
       moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
@@ -217,112 +208,16 @@ void CriticalPath::on_passed(const void* owner, std::uint32_t gate) {
   if (const std::optional<Gate> passed = take_gate(owner, gate)) wait_for(passed->met);
 }
 
-// -- inside collectives
-
-void CriticalPath::happens(Inside& inside, CauseRef cause) {
-  inside_ = &inside;
-  inside.last = std::move(cause);
-}
-
-void CriticalPath::on_entered(const collective::Collective& collective, std::uint32_t member) {
-  Inside& inside = collectives_[&collective];
-  Moment& entered = inside.entered[member];
-  entered = after(entered, {{CostKind::sm_wait, 0, nullptr, since(now(), entered.at), {}, {}}}, {});
-  inside.load.begin(now());
-  happens(inside, CauseRef(new Cause{CauseRef(), now(), now(), {}, {}, member}));
-}
-
-void CriticalPath::on_put_off(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data,
-                              Time copying) {
-  put_off_[{&collective, tag, data}].push_back({collectives_[&collective].last, copying});
-}
-
-void CriticalPath::on_taken_up(const collective::Collective& collective, std::uint32_t tag, std::uint64_t data) {
-  const auto found = put_off_.find({&collective, tag, data});
-  const Waiting waiting = std::move(found->second.front());
-  CauseRef cause = waiting.cause;
-  found->second.pop_front();
-  if (found->second.empty()) put_off_.erase(found);
-  if (cause->to != now()) {
-    const std::uint8_t traffic_class = collective.spec().traffic_class;
-    const Time took = now() - cause->to, copying = sooner(waiting.copying, took);
-    std::vector<Cost> costs;
-    if (took != copying) costs.push_back({CostKind::step, traffic_class, nullptr, took - copying, {}, {}});
-    if (copying != Time()) costs.push_back({CostKind::engine, traffic_class, nullptr, copying, {}, {}});
-    cause = CauseRef(new Cause{cause, cause->to, now(), std::move(costs), {}, cause->member});
-  }
-  happens(collectives_[&collective], cause);
-}
-
-void CriticalPath::on_send(const transport::Message& message, Time) {
-  message_costs_.sent(message, inside_ == nullptr);
-  if (inside_ != nullptr) messages_[&message] = {inside_->last, inside_};
-}
-
-void CriticalPath::on_left(const transport::Message& message) {
-  const Sent& sent = messages_.at(&message);
-  happens(*sent.inside,
-          CauseRef(new Cause{
-              sent.cause, sent.cause->to, now(), message_costs_.left(message, now()), {}, sent.cause->member}));
-}
-
-void CriticalPath::on_delivered(const transport::Message& message, Time) {
-  landed_ = message_costs_.landed(message, now());
-  const auto found = messages_.find(&message);
-  if (found == messages_.end()) {
-    const std::vector<Time> by_group = message_costs_.take_floors(message);
-    landed_floors_.assign(frees_.count(), Time());
-    std::copy(by_group.begin(), by_group.end(),
-              landed_floors_.begin() + static_cast<std::ptrdiff_t>(frees_.of_group(0)));
-    const std::size_t slowest = message_costs_.slowest_group(message);
-    if (slowest < by_group.size()) landed_floors_[static_cast<std::size_t>(CostKind::wire)] = by_group[slowest];
-    return;
-  }
-  const Sent sent = std::move(found->second);
-  messages_.erase(found);
-  message_costs_.add(sent.inside->load, message);
-  happens(*sent.inside, CauseRef(new Cause{sent.cause, sent.cause->to, now(), landed_, {}, sent.cause->member}));
-}
-
-collective::Trail CriticalPath::trail_of(const collective::Collective& collective) {
-  const Inside& inside = collectives_[&collective];
-  const CauseRef& last = inside.last;
-  collective::Trail trail;
-  trail.from_member = last->member;
-  for (const Cause* cause = last.get(); cause != nullptr; cause = cause->before.get())
-    for (const Cost& cost : cause->costs) merge(trail.costs, cost);
-  trail.floors = floors_of(inside.load);
-  return trail;
-}
-
-std::vector<Time> CriticalPath::floors_of(const transport::MessageCosts::Load& load) {
-  const transport::MessageCosts::Floors least = message_costs_.floors(load);
-  std::vector<Time> floors(frees_.count());
-  const auto at = [&](CostKind kind) -> Time& { return floors[static_cast<std::size_t>(kind)]; };
-  const Time most = later(least.links, least.engines), way = least.lead + least.latency;
-  at(CostKind::step) = most + least.latency;
-  at(CostKind::latency) = most + least.lead;
-  at(CostKind::queue) = most + way;
-  at(CostKind::engine) = least.links + least.latency;
-  at(CostKind::wire) = later(least.beside_slowest, least.engines) + way;
-  for (std::size_t group = 0; group < frees_.groups; ++group)
-    floors[frees_.of_group(group)] = later(least.beside_group[group], least.engines) + way;
-  return floors;
-}
-
-CriticalPath::Moment CriticalPath::done_collective(const execution::Job& job) {
-  const collective::Collective& collective = *job.collective();
-  const collective::Trail& trail = *ended_;
-  const auto inside = collectives_.find(&collective);
-  Moment begun = inside->second.entered[trail.from_member];
-  // With something free, a member that entered earlier could be the last one. So its times count too.
-  for (const Moment& other : inside->second.entered)
-    if (!other.if_free.empty() && other.at <= begun.at) join(begun, other);
-  if (++inside->second.done == collective.size()) collectives_.erase(inside);
-  return after(begun, trail.costs, job.name(), trail.floors);
-}
-
 // -- results
+
+CriticalPath::Doubt CriticalPath::Measure::doubt(std::size_t free) const {
+  constexpr double kMostArrivals = 0.03, kMostQueues = 0.05;  // relative to the time without
+  const double without = if_free[free];
+  const double share = moved[free] > 0 ? moved[free] / (moved[free] + without) : 0;
+  if (share * starting[free] > kMostArrivals * without) return Doubt::arrivals;
+  if (std::min(seconds - without, queued[free] / 2) > kMostQueues * without) return Doubt::queues;
+  return Doubt::none;
+}
 
 void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last, const Offsets& ahead,
                        std::uint32_t number, std::uint32_t parts) const {
@@ -335,19 +230,24 @@ void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last,
     measure.to = last.at;
     measure.chain = last.cause;
   }
+  for (std::vector<double>* sums : {&measure.if_free, &measure.moved, &measure.starting, &measure.queued})
+    sums->resize(frees_.count());
   const Cause* cause = last.cause.get();
   Time covered = last.at;
   for (; cause != nullptr && cause->to > from; cause = cause->before.get()) {
     // A piece that began before the interval counts with its share.
     const double inside = cause->from >= from ? 1 : (cause->to - from).seconds() / (cause->to - cause->from).seconds();
-    for (const Cost& cost : cause->costs) measure.cost_seconds[cost.key()] += cost.time.seconds() * inside / parts;
+    for (const Cost& cost : cause->costs) {
+      const double seconds = cost.time.seconds() * inside / parts;
+      measure.cost_seconds[cost.key()] += seconds;
+      if (!cause->is_collective || cost.kind != CostKind::queue) continue;
+      if (const auto group = groups_.find(cost.port); group != groups_.end())
+        measure.queued[frees_.of_group(group->second)] += cost.hidden_elsewhere.seconds() * inside / parts;
+    }
     covered = later(cause->from, from);
   }
   if (covered > from)
     measure.cost_seconds[Cost{CostKind::arrival, 0, nullptr, {}, {}, {}}.key()] += (covered - from).seconds() / parts;
-  measure.if_free.resize(frees_.count());
-  measure.gained.resize(frees_.count());
-  measure.starting.resize(frees_.count());
   for (std::size_t f = 0; f < frees_.count(); ++f) {
     const auto took =
         static_cast<std::int64_t>(last.if_free[f].fs() - first.if_free[f].fs() - (ahead[f] - begun.ahead[f]));
@@ -355,7 +255,7 @@ void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last,
     if (parts == 1)
       without = sooner(without, last.at - from);  // what waits for everything is never later without something
     measure.if_free[f] += without.seconds() / parts;
-    measure.gained[f] += (gained_[f] - begun.gained[f]).seconds() / parts;
+    measure.moved[f] += (moved_[f] - begun.moved[f]).seconds() / parts;
     measure.starting[f] += (starting_[f] - begun.starting[f]).seconds() / parts;
   }
 }

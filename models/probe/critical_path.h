@@ -14,8 +14,8 @@
 //
 // What if something were free? Besides its true end, each job has the time at which it would have ended if one kind of
 // cost, one traffic class or one group of links took no time: the latest end of all jobs it waited for, plus its own
-// time without that cost. This is a first-order estimate: inside a collective only the chain is followed, and queues of
-// other traffic and the order of jobs do not change.
+// time without that cost. Messages of jobs queue anew at each link (transport/study/free_links.h). This is a first-order
+// estimate: inside a collective only the chain is followed, and the order of jobs does not change.
 //
 // Batches of a scheduler are the exception to that order: what is in them depends on time, and the scheduler waits for no
 // request. So with something free, the steps of a scheduler follow each other without regard to arrivals, and a request
@@ -23,8 +23,12 @@
 // offset to that of its scheduler. Likewise its critical path: from the queue back to its arrival it is the request's own,
 // because it needed no batch before.
 //
-// A batch keeps its requests. Where steps gain on arrivals, a request would meet fewer batches that start others; where these
-// are a large part of its time, there is no prediction (Measure::predicts()).
+// There is no prediction (Measure::doubt()) where what is kept would change by more than a few percent of the time:
+//
+//   arrivals  a batch keeps its requests. Where steps gain on arrivals, a request would meet fewer batches that start
+//             others; where arrivals gain on steps, batches would start more
+//   queues    in a collective, a queue in front of a link that takes no time may be gone, or move to the next slowest
+//             link of the path. The prediction is the middle
 #pragma once
 
 #include <array>
@@ -40,6 +44,7 @@
 #include "execution/job_listener.h"
 #include "probe/causes.h"
 #include "transport/fabric.h"
+#include "transport/study/free_links.h"
 #include "transport/study/message_costs.h"
 
 namespace railyard::transport {
@@ -69,6 +74,8 @@ class CriticalPath final : public execution::JobListener,
   /// @param groups  group number of each port, below frees.groups; a port that is not listed has no group
   CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups, Stragglers stragglers);
 
+  /// Why something cannot be predicted: batches would start other requests; queues would move to other links.
+  enum class Doubt : std::uint8_t { none, arrivals, queues };
   /// Sums over all intervals of a metric, each divided by its number of parts.
   struct Measure {
     std::string metric;
@@ -76,14 +83,11 @@ class CriticalPath final : public execution::JobListener,
     double seconds = 0;
     std::map<transport::CostKey, double> cost_seconds;
     std::vector<double> if_free;  ///< sum of seconds if something were free, by Frees
-    // Sums over the intervals, by Frees: what schedulers gain on arrivals; the time of batches that start requests.
-    std::vector<double> gained, starting;
-    /// Whether the time with something free is a prediction.
-    bool predicts(std::size_t free) const {
-      const double met = gained[free] > 0 ? gained[free] / (gained[free] + if_free[free]) : 0;
-      return met * starting[free] <= kMostDoubted * if_free[free];
-    }
-    static constexpr double kMostDoubted = 0.03;
+    // Sums over the intervals, by Frees: by how much steps of schedulers and arrivals move against each other; the time
+    // of batches that start requests; the part of queues in collectives that may remain.
+    std::vector<double> moved, starting, queued;
+    /// Why the time with something free is no prediction.
+    Doubt doubt(std::size_t free) const;
     // The longest interval:
     std::uint32_t number = 0;
     Time from, to;
@@ -109,7 +113,7 @@ class CriticalPath final : public execution::JobListener,
   struct Composed {
     Time at;
     std::vector<Time> if_free;
-    std::vector<Time> gained;              ///< what its steps have gained on the latest request
+    std::vector<Time> moved;               ///< by how much its steps and the latest request have moved
     bool starts = false, started = false;  ///< it, and the composition before, took requests
     std::vector<double> pace;  ///< of its clock, relative to the real one, between the two latest compositions
   };
@@ -125,7 +129,7 @@ class CriticalPath final : public execution::JobListener,
   struct Begun {
     Moment moment;
     Offsets ahead;
-    std::vector<Time> gained, starting;
+    std::vector<Time> moved, starting;
   };
   /// State of a running collective.
   struct Inside {
@@ -167,7 +171,7 @@ class CriticalPath final : public execution::JobListener,
   void on_arrived(std::optional<std::uint32_t> after) override;
   void on_answered(std::uint32_t request, bool is_awaited) override;
   void on_measure_begun(const char* metric, std::uint32_t number) override {
-    begun_[{metric, number}] = {current(), ahead_of(number), gained_, starting_};
+    begun_[{metric, number}] = {current(), ahead_of(number), moved_, starting_};
   }
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
@@ -194,7 +198,7 @@ class CriticalPath final : public execution::JobListener,
   /// The present moment, with its time since `before` explained by `costs`.
   /// @param floors  least times with something free, by Frees; empty: none
   Moment after(const Moment& before, std::vector<transport::Cost> costs, std::string name,
-               const std::vector<Time>& floors = {}) const;
+               const std::vector<Time>& floors = {}, bool is_collective = false) const;
   /// Least times for the messages of a collective with something free, by Frees: the time of the busiest remaining
   /// link.
   std::vector<Time> floors_of(const transport::MessageCosts::Load& load);
@@ -206,6 +210,7 @@ class CriticalPath final : public execution::JobListener,
   };
   const Kernels& kernels_of(const gpu::SharedChain& chain);
   Moment done_kernels(const execution::Job& job, const Moment& begun);
+  Moment done_messages(const execution::Job& job, const Moment& begun);
   Moment done_collective(const execution::Job& job);
   void happens(Inside& inside, CauseRef cause);
   Offsets ahead_of(std::uint32_t request) const;
@@ -236,7 +241,7 @@ class CriticalPath final : public execution::JobListener,
   std::unordered_map<std::uint32_t, Request> requests_;  ///< that schedulers have taken
   std::unordered_map<std::uint32_t, Moment> answered_;   ///< requests whose answer another one waits for
   Moment last_answer_;
-  std::vector<Time> gained_, starting_;  ///< until now, by Frees: as in a measure
+  std::vector<Time> moved_, starting_;  ///< until now, by Frees: as in a measure
   std::map<std::pair<std::string, std::uint32_t>, Begun> begun_;
   Moment current_, end_;
   std::vector<Moment> outer_;       ///< the current ones before, while clients are told that jobs begin
@@ -251,7 +256,11 @@ class CriticalPath final : public execution::JobListener,
   Inside* inside_ = nullptr;                  ///< the collective of the event being processed
   const collective::Trail* ended_ = nullptr;  ///< trail of the member whose job ends next
   std::vector<transport::Cost> landed_;       ///< costs of the message that lands now
-  std::vector<Time> landed_floors_;           ///< its floors, by Frees
+
+  // Of messages of jobs.
+  transport::FreeLinks free_links_;
+  std::unordered_map<const transport::MessageClient*, std::vector<transport::FreeLinks::Carried>> arrived_;  ///< by job
+  const transport::MessageClient* landed_of_ = nullptr;  ///< job of the message that lands now
 };
 
 }  // namespace railyard::probe

@@ -48,7 +48,7 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
     composed[f] = progress ? later(composed[f], progress->met.if_free[f])
                            : composed[f] + Time::seconds((now() - before.at).seconds() * before.pace[f]);
   if (!has_others) wait_for_first(owner, taken, progress ? progress->met.at : before.at, composed);
-  before.gained.resize(frees_.count());
+  before.moved.resize(frees_.count());
   place(owner, before, composed);
   // With an asynchronous host, the time until now is that of the batch before the latest one.
   if (before.starts || before.started)
@@ -60,9 +60,10 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
     request.ahead.resize(frees_.count());
     for (std::size_t f = 0; f < composed.size(); ++f) {
       request.ahead[f] += gate->queued[f].fs() - gate->met.if_free[f].fs();
-      const Time gained = since(gate->met.if_free[f], gate->queued[f]);
-      gained_[f] += since(gained, before.gained[f]);
-      before.gained[f] = gained;
+      const Time own = gate->met.if_free[f], place = gate->queued[f];
+      const Time moved = later(own, place) - sooner(own, place);
+      moved_[f] += since(moved, before.moved[f]);
+      before.moved[f] = moved;
     }
     request.own = request.own ? spliced(gate->met.cause, request.queued, request.own) : gate->met.cause;
     request.queued = gate->met.at;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/support/simulation.h"
-#include "transport/study/message_costs.h"
+#include "transport/study/free_links.h"
 
 using namespace railyard;
 using test::gb;
@@ -96,13 +96,17 @@ namespace {
 /// Costs of every message as it lands, links by group.
 struct Costs : transport::FabricListener {
   Costs(Simulation& s, transport::MessageCosts::Groups link_groups, std::size_t count)
-      : groups(std::move(link_groups)), of(s.fabric.context(), s.fabric.routes(), groups, count) {
+      : groups(std::move(link_groups)),
+        of(s.fabric.context(), s.fabric.routes(), groups, count),
+        worlds{kGroups + count, 0, 1, 2, 3, 4, kGroups},
+        links(worlds) {
     s.fabric.add_listener(*this);
   }
-  void on_send(const transport::Message& message, Time) override { of.sent(message, true); }
+  void on_send(const transport::Message& message, Time) override { of.sent(message); }
   void on_delivered(const transport::Message& message, Time now) override {
     costs.push_back(of.landed(message, now));
-    floors.push_back(of.take_floors(message));
+    arrived.push_back(links.carry({&of.way(message), message.bytes, message.traffic_class, message.uncontended},
+                                  std::vector<Time>(worlds.count)));
   }
   void on_start(const transport::Device&, PortId, const transport::Transaction&, Time,
                 const transport::Crossing&) override {}
@@ -112,7 +116,11 @@ struct Costs : transport::FabricListener {
   transport::MessageCosts::Groups groups;
   transport::MessageCosts of;
   std::vector<std::vector<transport::Cost>> costs;  ///< in the order in which messages landed
-  std::vector<std::vector<Time>> floors;
+  static constexpr std::size_t kGroups = 4 + transport::kMaxClasses;
+  const transport::FreeLinks::Worlds worlds;
+  transport::FreeLinks links;
+  std::vector<std::vector<Time>> arrived;  ///< by world
+  Time without_group(std::size_t message, std::size_t group) const { return arrived[message][kGroups + group]; }
 };
 
 }  // namespace
@@ -145,10 +153,28 @@ BOOST_AUTO_TEST_CASE(without_its_slowest_link_a_message_takes_what_the_next_slow
     BOOST_TEST(wire->hidden_elsewhere.seconds() == there, boost::test_tools::tolerance(0.01));
     // A queue at the slowest link would be one at the next: half as long.
     BOOST_TEST(s.took[i].seconds() == each * static_cast<double>(i + 1), boost::test_tools::tolerance(0.01));
-    BOOST_TEST(costs.floors[i][0].seconds() == there * static_cast<double>(i + 1), boost::test_tools::tolerance(0.01));
+    BOOST_TEST(costs.without_group(i, 0).seconds() == there * static_cast<double>(i + 1),
+               boost::test_tools::tolerance(0.01));
     // Without the next slowest, the slowest is what remains.
-    BOOST_TEST(costs.floors[i][1].seconds() == each * static_cast<double>(i + 1), boost::test_tools::tolerance(0.01));
+    BOOST_TEST(costs.without_group(i, 1).seconds() == each * static_cast<double>(i + 1),
+               boost::test_tools::tolerance(0.01));
   }
+}
+
+BOOST_AUTO_TEST_CASE(messages_that_a_slow_sender_keeps_apart_queue_without_it) {
+  Simulation s(4000);
+  s.add_switch();
+  const auto link = ideal(gb(10), Time::ns(100));
+  for (int i = 0; i < 2; ++i) Simulation::attach(s.node(), s.switches[0], link);
+  Costs costs(s, {}, 0);
+  constexpr int kMessages = 4;
+  for (int i = 0; i < kMessages; ++i) s.send(Time::ms(static_cast<std::uint64_t>(i)), 0, 1, kBytes);
+  s.run();
+  // In worlds without the sender, all are sent at 0: the link carries one after the other.
+  const double each = gb(10).time_for(kBytes).seconds();
+  for (int i = 0; i < kMessages; ++i)
+    BOOST_TEST(costs.arrived[static_cast<std::size_t>(i)][0].seconds() == each * (i + 1),
+               boost::test_tools::tolerance(0.01));
 }
 
 BOOST_AUTO_TEST_CASE(messages_that_belong_together_take_what_the_busiest_link_left_does) {

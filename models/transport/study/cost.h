@@ -44,7 +44,7 @@ struct Cost {
   const PortCounters* port = nullptr;  ///< of wire and queue: the sending port; of a message's engine: the engine's
                                        ///< port
   Time time;
-  // Parts of `time` that would remain because of parallel work:
+  // Parts of `time` that would remain because of parallel work, of a queue in a collective at most:
   Time hidden;            ///< if all costs of this kind were free
   Time hidden_elsewhere;  ///< if the links of this group were free
 };

@@ -1,16 +1,12 @@
 #include "transport/study/message_costs.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "transport/device/shared_hops.h"
 
 namespace railyard::transport {
 
 namespace {
-
-constexpr std::size_t kNoGroup = ~std::size_t(0);
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 Time time_at(Bytes bytes, double bytes_per_second) {
   return Time::seconds(static_cast<double>(bytes) / bytes_per_second);
@@ -67,11 +63,7 @@ void MessageCosts::find_slowest(Way& way) {
     return;
   }
   way.slowest = &slowest;
-  double elsewhere = way.engine_bytes_per_second;
-  for (const Link& link : way.links)
-    if (link.port != slowest.port && (link.group == kNoGroup || link.group != slowest.group))
-      elsewhere = std::min(elsewhere, link.bytes_per_second);
-  way.hidden_elsewhere_ratio = slowest.bytes_per_second / elsewhere;
+  way.hidden_elsewhere_ratio = next_link_ratio(way, slowest.port);
 }
 
 template <class Value>
@@ -90,31 +82,10 @@ std::vector<Time> MessageCosts::most_beside(const std::vector<Link>& links, cons
   return beside;
 }
 
-void MessageCosts::sent(const Message& message, bool floors) {
-  if (context_.losses != nullptr) {
-    const Path path = routes_.path_of(message);
-    if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
-  }
-  const Way& its = way(message);
-  posted_.resize(numbers_.size());
-  const auto until = [&](const Link& link) -> Time& { return posted_[link.number][message.traffic_class]; };
-  for (const Link& link : its.links)
-    until(link) = later(until(link), message.started) + time_at(message.bytes, link.bytes_per_second);
-  if (floors)
-    floors_[&message] =
-        most_beside(its.links, [&](const Link& link) { return until(link) - message.started + its.latency; });
-}
-
-std::vector<Time> MessageCosts::take_floors(const Message& message) {
-  const auto found = floors_.find(&message);
-  std::vector<Time> floors = std::move(found->second);
-  floors_.erase(found);
-  return floors;
-}
-
-std::size_t MessageCosts::slowest_group(const Message& message) {
-  const Way& its = way(message);
-  return its.slowest != nullptr ? its.slowest->group : kNoGroup;
+void MessageCosts::sent(const Message& message) {
+  if (context_.losses == nullptr) return;
+  const Path path = routes_.path_of(message);
+  if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
 }
 
 std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
@@ -123,6 +94,16 @@ std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
 
 std::vector<Cost> MessageCosts::left(const Message& message, Time now) {
   return costs(message, now - message.started, Time());
+}
+
+double MessageCosts::next_link_ratio(const Way& way, const PortCounters* port) {
+  const auto link = std::find_if(way.links.begin(), way.links.end(), [&](const Link& l) { return l.port == port; });
+  if (link == way.links.end()) return 0;
+  double elsewhere = way.engine_bytes_per_second;
+  for (const Link& other : way.links)
+    if (other.port != port && (other.group == kNoGroup || other.group != link->group))
+      elsewhere = std::min(elsewhere, other.bytes_per_second);
+  return std::min(1.0, link->bytes_per_second / elsewhere);
 }
 
 std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time latency) {
@@ -150,9 +131,11 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
   const Time queued = left;
   Time waited;
   for (const Message::Wait& wait : message.waits) waited += wait.time;
-  for (const Message::Wait& wait : message.waits)
-    if (wait.port != nullptr && wait.time != Time())
-      take(CostKind::queue, wait.port, share(queued, wait.time.fs(), waited.fs()));
+  for (const Message::Wait& wait : message.waits) {
+    if (wait.port == nullptr || wait.time == Time()) continue;
+    const Time queue = share(queued, wait.time.fs(), waited.fs());
+    take(CostKind::queue, wait.port, queue, Time(), Time::seconds(queue.seconds() * next_link_ratio(its, wait.port)));
+  }
   take(CostKind::queue, its.slowest != nullptr ? its.slowest->port : nullptr,
        left);  // no recorded wait: acks, rounding
   return costs;

@@ -8,12 +8,11 @@
 //             behind any other traffic, including earlier messages of the same sender
 //
 // Without the slowest link, the next slowest link is the limit, so each part has the amount that would remain. A queue
-// moves to other links: without the link for which a message waited, the message still waits for earlier messages of
-// its class on each other link of the path (sent()). And a collective's messages end only after each link has carried
-// all of them (Load).
+// moves to other links: those of messages of jobs queue anew (free_links.h), and a message of a collective might at most
+// wait as long for the same bytes at the next slowest link. And a collective's messages end only after each link has carried all of them
+// (Load).
 #pragma once
 
-#include <array>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -29,8 +28,9 @@ class MessageCosts {
  public:
   /// Group number of each link; a link without an entry is a group of its own.
   using Groups = std::unordered_map<const PortCounters*, std::size_t>;
+  static constexpr std::size_t kNoGroup = ~std::size_t(0);
+  static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
- private:
   struct Link {
     const PortCounters* port;
     std::size_t group;
@@ -39,9 +39,9 @@ class MessageCosts {
   };
   struct Way {
     Time latency;
-    std::vector<Link> links;        ///< no link twice
-    const Link* slowest = nullptr;  ///< null: the limit is not a link, or there is no path
-    double engine_bytes_per_second = std::numeric_limits<double>::infinity();  ///< infinite: no engine limits it
+    std::vector<Link> links;                      ///< no link twice
+    const Link* slowest = nullptr;                ///< null: the limit is not a link, or there is no path
+    double engine_bytes_per_second = kUnlimited;  ///< infinite: no engine limits it
     const PortCounters* engine =
         nullptr;  ///< the port through which bytes come to the reading engine, or leave the writer
     // Share of the bytes' time at the limit that the rest of the path would take:
@@ -49,23 +49,18 @@ class MessageCosts {
     double hidden_elsewhere_ratio = 0;  ///< if the links of the slowest link's group were free
   };
 
- public:
   /// @param groups  must outlive this object
   /// @param count   number of groups: group numbers are below
   MessageCosts(const FabricContext& context, Routes& routes, const Groups& groups, std::size_t count)
       : context_(context), routes_(routes), groups_(groups), group_count_(count) {}
 
-  /// The message is sent now, behind earlier messages of its class, on each of its links separately. If links can fail,
-  /// the path is found here for each message, because a later failure could remove it.
-  /// @param floors  true if take_floors() follows
-  void sent(const Message& message, bool floors);
+  /// The message is sent now. If links can fail, the path is found here for each message, because a later failure could
+  /// remove it.
+  void sent(const Message& message);
+  /// The path of a message that was sent.
+  const Way& way(const Message& message);
   /// Costs of a message that arrives now.
   std::vector<Cost> landed(const Message& message, Time now);
-  /// The message's shortest possible time without one group of links, by group: the time of all other links for their
-  /// traffic.
-  std::vector<Time> take_floors(const Message& message);
-  /// The group of the slowest link on the message's path; the number of groups or more: no group.
-  std::size_t slowest_group(const Message& message);
   /// Costs of a message whose last byte leaves its source now: no latency, otherwise the same.
   std::vector<Cost> left(const Message& message, Time now);
 
@@ -96,9 +91,10 @@ class MessageCosts {
   Floors floors(const Load& load);
 
  private:
-  const Way& way(const Message& message);
   Way measured(const Message& message, const Path& path);
   static void find_slowest(Way& way);
+  /// Rate of a link, relative to the slowest limit of the path outside its group; at most 1.
+  static double next_link_ratio(const Way& way, const PortCounters* port);
   /// @param latency  latency of the message, limited to `took`
   std::vector<Cost> costs(const Message& message, Time took, Time latency);
   /// The largest of the links' values outside a group, for each group.
@@ -111,9 +107,6 @@ class MessageCosts {
   const std::size_t group_count_;
   std::unordered_map<std::uint64_t, Way> ways_;
   std::unordered_map<const PortCounters*, std::uint32_t> numbers_;
-  std::vector<std::array<Time, kMaxClasses>>
-      posted_;  ///< by number of the port: the instant until which the port would carry earlier messages
-  std::unordered_map<const Message*, std::vector<Time>> floors_;
   // By number of the port, kept to avoid allocations.
   std::vector<Time> carried_, carried_slowest_;
 };

@@ -148,6 +148,7 @@ void PointToPoint::pump(std::uint32_t f) {
   Flow& flow = flows_[f];
   if (flow.is_posting || flow.posted == flow.messages || flow.posted - flow.completed == spec_.in_flight()) return;
   const std::uint32_t message = flow.posted++;
+  if (message >= spec_.in_flight()) executor_.passed(&flow, message);  // an earlier message has made place
   if (flow.poster == nullptr) {
     send(f, message);
   } else {
@@ -206,7 +207,8 @@ void PointToPoint::acknowledge(std::uint32_t f, std::uint32_t message) {
 }
 
 void PointToPoint::complete(std::uint32_t f) {
-  ++flows_[f].completed;
+  Flow& flow = flows_[f];
+  executor_.reached(&flow, flow.completed++ + spec_.in_flight());
   if (++completed_ == points_[finished_].messages) {
     finish();
   } else {
