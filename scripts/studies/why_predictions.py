@@ -7,7 +7,7 @@
   scripts/studies/why_predictions.py --out out/why_predictions
 
 A what-if sets a cost to nothing, or a rate to nearly infinite, with machine.overrides. The cost has at least one percent of a metric's path.
-The error is |predicted - simulated| / simulated, for each metric with a path. The study takes about three minutes of processor time. Exit status:
+The error is |predicted - simulated| / simulated, for each metric with a path. The study takes about four minutes of processor time. Exit status:
 0 all runs done, 1 some failed, 2 bad input.
 """
 
@@ -59,8 +59,8 @@ WHAT_IFS = {
     "launch": ("kernels", "launch", gpu(kernel__launch_us=0, kernel__stream_launch_us=0, kernel__gemm_fixed_us=0, kernel__dynamic_scale_us=0,
                                         kernel__attention_fixed_us=0, kernel__decode_attention_fixed_us=0)),
     "protocol steps": ("costs", "step", gpu(**{f"collective__{key}": 0 for key in (
-        "launch_us", "wide_launch_us", "graph_launch_us", "p2p_launch_us", "simple_step_ns", "ll_step_ns", "ll_wide_step_ns", "ll128_step_ns", "nvls_step_ns",
-        "custom_step_ns", "custom_fence_ns")})),
+        "launch_us", "wide_launch_us", "graph_launch_us", "p2p_launch_us", "simple_step_ns", "ll_step_ns", "ll_wide_step_ns", "ll_line_ns", "ll128_step_ns",
+        "nvls_step_ns", "custom_step_ns", "custom_fence_ns")})),
     "host": ("costs", "host", {}),
     "NVLink": ("links", "NVLink", link("nvlink", **buffers("nvswitch"))),
     "GPU_PCI": ("links", "GPU_PCI", pcie("gpu_pcie")),
@@ -83,12 +83,26 @@ class Base:
     platform: str
     scenario: dict
 
+    @property
+    def servers(self) -> int:
+        groups = self.scenario.get("machine", {}).get("groups", {})
+        return groups.get("node", {}).get("servers", 1)
+
 
 def model(name: str) -> dict:
     return {"config": str(ROOT / "scenarios" / "models" / f"{name}.json")}
 
 
-def bases() -> list[Base]:
+def simai_trace(size: int, gpus: int) -> str:
+    """Four layers with a collective of some bytes among eight GPUs beside each product, and an all-reduce of gradients."""
+    layer = f"product\t-1\t40000\tALLGATHER\t{size}\t80000\tREDUCESCATTER\t{size}\t20000\tNONE\t0\t100"
+    gradients = f"gradients\t-1\t0\tNONE\t0\t0\tNONE\t0\t0\tALLREDUCE\t{4 * size}\t100"
+    header = f"HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 vpp: 1 ga: 2 all_gpus: {gpus} checkpoints: 0 checkpoint_initiates: 0"
+    return "\n".join([header, "5", gradients, *[layer] * 4, ""])
+
+
+def bases(folder: pathlib.Path) -> list[Base]:
+    """@param folder  for traces"""
     all_bases = []
 
     def add(kind: str, platform: str, workload: dict, **rest: object) -> None:
@@ -97,7 +111,7 @@ def bases() -> list[Base]:
         all_bases.append(Base(kind, name, platform, scenario))
 
     small, large = model("llama-3.1-8b"), model("llama-3.1-70b")
-    for platform, prompt, handoff in itertools.product(("plx_box", "dgx_h100"), (512, 4096), ("per_layer", "at_end")):
+    for platform, prompt, handoff in itertools.product(("plx_box", "dgx_h100"), (512, 2048), ("per_layer", "at_end")):
         size = {"tp": 2, "pp": 2} if platform == "plx_box" else {"tp": 4, "pp": 1}
         add("disaggregated_prefill", platform, {
             "requests": {"count": 2, "prompt_tokens": prompt}, "chunk_tokens": 2048, "prefill": size, "decode": size | {"steps": 8},
@@ -107,31 +121,34 @@ def bases() -> list[Base]:
         requests = {"count": 24, "arrivals": arrivals, "prompt_tokens": 500, "output_tokens": {"uniform": {"min": 20, "max": 60}}} | rate
         add("serving", platform, {"requests": requests, "instances": [{"name": "a", "tp": tp}]}, model=small, machine={"groups": {"gpus": {"servers": 1}}})
     for platform, (tp, pp, more) in itertools.product(("plx_box", "dgx_h100"), (
-            (1, 1, {}), (2, 1, {"sequence_parallel": True}), (2, 2, {}), (8, 1, {"sequence_parallel": True}), (1, 4, {}))):
+            (1, 1, {}), (2, 1, {"sequence_parallel": True}), (2, 2, {}), (8, 1, {"sequence_parallel": True}), (1, 4, {}), (4, 1, {}))):
         add("training", platform, {"seq_tokens": 1024, "global_batch": 16, "tp": tp, "pp": pp} | more, model=model("gpt-126m"),
             machine={"groups": {"node": {"servers": 1}}})
-    for platform, op, size in itertools.product(("plx_box", "dgx_h100"), ("all_reduce", "all_gather", "all_to_all"), (65536, 1 << 20, 1 << 24)):
-        add("collective", platform, {"op": op, "sizes_bytes": [size]}, machine={"groups": {"node": {"servers": 1 if size == 1 << 20 else 2}}})
+    for platform, op, (servers, size) in itertools.product(("plx_box", "dgx_h100"), ("all_reduce", "all_gather", "all_to_all"),
+                                                ((1, 65536), (1, 1 << 20), (1, 1 << 24), (2, 65536), (2, 1 << 22))):
+        add("collective", platform, {"op": op, "sizes_bytes": [size]}, machine={"groups": {"node": {"servers": servers}}})
     for platform, engine, size in itertools.product(("plx_box", "dgx_h100"), ("copy_engine", "sm"), (65536, 1 << 24)):
         add("p2p", platform, {"test": "matrix", "ranks": 4, "engine": engine, "copy_bytes": size}, machine={"groups": {"node": {"servers": 1}}})
-    for platform, test, size in itertools.product(("plx_box", "dgx_h100"), ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat"), (4096, 1 << 20)):
+    for platform, test, size in itertools.product(("plx_box", "dgx_h100"), ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat"), (4096, 65536, 1 << 20)):
         add("p2p", platform, {"test": test, "sizes_bytes": [size], "iterations": 20}, machine={"groups": {"node": {"servers": 2}}})
     for platform, tp, layer in itertools.product(("plx_box", "dgx_h100"), (2, 8), (
             {"phase": "prefill", "tokens": 512}, {"phase": "decode", "batch": 16, "context_tokens": 2048}, {"phase": "training", "tokens": 2048})):
         add("layer", platform, layer | {"tp": tp}, model=large, machine={"groups": {"node": {"servers": 1}}})
     for platform, op, size, method in itertools.product(("plx_box", "dgx_h100"), ("all_gather_gemm", "gemm_reduce_scatter"), (1024, 8192),
                                                         ("serial", "decomposed", "ring")):
-        add("overlap", platform, {"op": op, "gemm": {"m": size, "n": 8192, "k": 8192}, "methods": [method]}, machine={"groups": {"node": {"servers": 1}}})
+        if (op, method) != ("gemm_reduce_scatter", "ring"):
+            add("overlap", platform, {"op": op, "gemm": {"m": size, "n": 8192, "k": 8192}, "methods": [method]}, machine={"groups": {"node": {"servers": 1}}})
     gemms = [{"op": "gemm", "m": m, "n": n, "k": 8192, "dtype": dtype} for m, n, dtype in itertools.product((16, 512, 2048), (4096, 8192), ("bf16", "fp8"))]
     heads = {"heads": 64, "kv_heads": 8, "head_dim": 128}
     others = [{"op": "norm", "tokens": 4096, "width": 8192}, {"op": "norm", "tokens": 64, "width": 4096},
               {"op": "attention_decode", **heads, "batch": 16, "context_tokens": 4095}, {"op": "attention_decode", **heads, "batch": 1, "context_tokens": 1023}]
     for platform, kernel in itertools.product(("plx_box", "dgx_h100"), gemms + others):
         add("kernel", platform, {"kernels": [kernel]}, machine={"groups": {"node": {"servers": 1}}})
-    traced = str(ROOT / "scenarios" / "traces" / "simai_llama3_70b_4layers.txt")
-    for platform, servers, fidelity in itertools.product(("plx_box", "dgx_h100", "dgx_a100"), (1, 2, 4), ("fluid", "train")):
-        if servers == 4 or fidelity == "fluid":
-            add("trace", platform, {"format": "simai", "file": traced}, machine={"groups": {"node": {"servers": servers}}}, fabric={"fidelity": fidelity})
+    for platform, servers, size in itertools.product(("plx_box", "dgx_h100", "dgx_a100"), (1, 2), (1 << 18, 1 << 20, 1 << 22)):
+        traced = folder / f"{8 * servers}_gpus_{size}_bytes.txt"
+        traced.write_text(simai_trace(size, 8 * servers))
+        for fidelity in ("fluid", "train"):
+            add("trace", platform, {"format": "simai", "file": str(traced)}, machine={"groups": {"node": {"servers": servers}}}, fabric={"fidelity": fidelity})
     return all_bases
 
 
@@ -169,6 +186,8 @@ def what_ifs(base: Base, paths: dict[str, dict]) -> dict[str, runner.Point]:
             continue
         if what == "host":
             changes = HOST.get(base.kind)
+        if what == "protocol steps" and (base.platform == "plx_box" or base.servers > 1):
+            changes = None  # no key takes away the time of lines through a host, and of proxies between servers
         if changes is not None:
             points[what] = runner.Point(f"{base.name}, {what}", base.platform, base.scenario, changes, options=("--why",))
     return points
@@ -218,6 +237,11 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
 Study = dict[tuple[str, str], list[list[Error]]]  # of each what-if, by kind and what
 
 
+def evenly(items: list, most: int | None) -> list:
+    """@return at most so many of them, far apart"""
+    return items if most is None else items[:: max(1, len(items) // most)][:most]
+
+
 def study(chosen: list[Base], folder: pathlib.Path, executables: pathlib.Path, workers: int, most: int | None = None) -> tuple[Study, list[runner.Result]]:
     """@param most  what-ifs of each kind; None: all. @return also the runs that failed"""
     before = runner.run([runner.Point(base.name, base.platform, base.scenario, options=("--why",)) for base in chosen], folder, executables, workers)
@@ -225,7 +249,7 @@ def study(chosen: list[Base], folder: pathlib.Path, executables: pathlib.Path, w
     for base, result in zip(chosen, before, strict=True):
         if not result.failed:
             points.setdefault(base.kind, []).extend((base.kind, what, result, point) for what, point in what_ifs(base, paths_of(result)).items())
-    kept = [point for of_kind in points.values() for point in of_kind[:most]]
+    kept = [point for of_kind in points.values() for point in evenly(of_kind, most)]
     after = runner.run([point for *_, point in kept], folder, executables, workers)
     found: Study = {}
     for (kind, what, base, point), result in zip(kept, after, strict=True):
@@ -236,8 +260,8 @@ def study(chosen: list[Base], folder: pathlib.Path, executables: pathlib.Path, w
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
-    chosen = [base for base in bases() if not options.kind or base.kind in options.kind]
     with one_line("why_predictions.py"), tempfile.TemporaryDirectory() as scratch:
+        chosen = [base for base in bases(pathlib.Path(scratch)) if not options.kind or base.kind in options.kind]
         found, failed = study(chosen, options.out or pathlib.Path(scratch), options.bin, options.workers)
         for result in failed:
             print(f"why_predictions.py: {result.point.name}: {result.error}", file=sys.stderr)

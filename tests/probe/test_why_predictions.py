@@ -1,6 +1,7 @@
 """--why against the same runs without a cost; requests that arrive in time; slow GPUs; parts of TTFT."""
 
 import json
+import math
 import sys
 
 import pytest
@@ -13,7 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "studies"))
 import why_predictions  # noqa: E402
 
 CLOSE = 0.05
-KINDS = ["layer"]
+KINDS = ["disaggregated_prefill", "serving", "training", "collective", "p2p", "layer", "overlap", "kernel", "trace"]
 FREE_MEMORY = ["--set", "machine.overrides.gpu.hbm.gb_per_s=1000000"]
 
 
@@ -32,16 +33,15 @@ def without_hbm(path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_five_what_ifs_of_a_kind_come_true(tmp_path, kind):
-    """All what-ifs of all scenarios: scripts/studies/why_predictions.py."""
-    chosen = [base for base in why_predictions.bases() if base.kind == kind][:5]
+    """Nine of ten within 5 %. All what-ifs of all scenarios: scripts/studies/why_predictions.py."""
+    chosen = why_predictions.evenly([base for base in why_predictions.bases(tmp_path) if base.kind == kind], 5)
     found, failed = why_predictions.study(chosen, tmp_path, BIN, 1, most=5)
     assert not failed
     errors = [error for runs in found.values() for run in runs for error in run]
     assert sum(len(runs) for runs in found.values()) == 5
     predicted = [error for error in errors if error.predicted_s is not None]
     assert predicted
-    for error in predicted:
-        assert error.ratio < CLOSE, error
+    assert sum(error.ratio > CLOSE for error in predicted) <= math.ceil(0.1 * len(predicted)), predicted
 
 
 def serving(requests, **shape):
