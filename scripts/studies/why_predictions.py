@@ -121,7 +121,7 @@ def bases(folder: pathlib.Path) -> list[Base]:
         requests = {"count": 24, "arrivals": arrivals, "prompt_tokens": 500, "output_tokens": {"uniform": {"min": 20, "max": 60}}} | rate
         add("serving", platform, {"requests": requests, "instances": [{"name": "a", "tp": tp}]}, model=small, machine={"groups": {"gpus": {"servers": 1}}})
     for platform, (tp, pp, more) in itertools.product(("plx_box", "dgx_h100"), (
-            (1, 1, {}), (2, 1, {"sequence_parallel": True}), (2, 2, {}), (8, 1, {"sequence_parallel": True}), (1, 4, {}), (4, 1, {}))):
+            (1, 1, {}), (2, 1, {"sequence_parallel": True}), (2, 2, {}), (1, 4, {}), (4, 1, {}))):
         add("training", platform, {"seq_tokens": 1024, "global_batch": 16, "tp": tp, "pp": pp} | more, model=model("gpt-126m"),
             machine={"groups": {"node": {"servers": 1}}})
     for platform, op, (servers, size) in itertools.product(("plx_box", "dgx_h100"), ("all_reduce", "all_gather", "all_to_all"),
