@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(choices_of_a_collective) {
   BOOST_TEST((s.operation == collective::Operation::reduce_scatter));
   BOOST_TEST((s.algorithm == collective::Algorithm::pxn));
   BOOST_TEST((s.protocol == collective::Protocol::ll128));
-  BOOST_TEST(s.engine.name == "trtllm");
+  BOOST_TEST(s.engine.name == "trtllm-1.0");
   BOOST_TEST((s.dtype == workload::collective_bench::ElementType::bf16));
   BOOST_TEST((s.skew == std::vector<Time>{Time(), Time::ns(1500)}));
 }
