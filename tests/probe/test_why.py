@@ -128,7 +128,7 @@ def test_costs_of_random_scenarios_add_up(tmp_path, seed):
 
 
 def test_host_time_is_a_cost_of_its_own(tmp_path):
-    text = TINY.replace("host: {preset: none}", "host: {preset: none, step_us: 100, request_us: 1000, token_us: 30}")
+    text = TINY.replace("engine: none", "engine: none\n  host: {step_us: 100, request_us: 1000, token_us: 30}")
     paths = follow(tmp_path, "plx_box", text, "--set", "workload.prefill={tp: 1, pp: 1}", "--set", "workload.decode={tp: 1, pp: 1, steps: 3}")
     path = paths["ttft_s"]  # a request of three chunks
     assert cost(path, "host")["path_s"] == pytest.approx(1000e-6 + 3 * 100e-6 + 30e-6, rel=1e-9)

@@ -163,7 +163,7 @@ def test_a_pass_is_its_layers(tp, tmp_path):
     steps(tmp_path / "layer", "prefill", f"workload.tp={tp}", "workload.tokens=512")
     whole = tmp_path / "whole.yaml"
     whole.write_text(f"model: {{config: {ROOT}/scenarios/models/llama-3.1-70b.json}}\n"
-                     "workload: {kind: disaggregated_prefill, requests: {count: 1, prompt_tokens: 512}, chunk_tokens: 512, handoff: at_end, host: {preset: none},\n"
+                     "workload: {kind: disaggregated_prefill, requests: {count: 1, prompt_tokens: 512}, chunk_tokens: 512, handoff: at_end, engine: none,\n"
                      f"           memory_limit_ratio: 1, prefill: {{tp: {tp}, pp: 1}}, decode: {{tp: {tp}, pp: 1}}}}\n")
     options = ["--set", "machine.overrides={gpu: {hbm: {capacity_gb: 400}}}"]  # so that one GPU holds them all
     succeed("dgx_h100", whole, "--out", tmp_path / "whole", "--quiet", *options)

@@ -31,7 +31,7 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
 def listed(kind):
     """The keys of a kind's table; each is a list of names, and a name in brackets stands for any name."""
     keys = re.findall(r"^\| `metrics\.(\S+)` \|", TABLES[kind], re.MULTILINE)
-    return [tuple([*key.split(".[")[0].split("."), *re.findall(r"\[\w+\]", key)]) for key in keys]
+    return [tuple(re.findall(r"\[\w+\]|[^.]+", key)) for key in keys]
 
 
 def leaves(value, names=()):

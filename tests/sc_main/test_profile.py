@@ -94,7 +94,7 @@ def test_extrapolation_is_told(tmp_path, bundle):
 def test_prefill_takes_them_too(tmp_path, bundle):
     assert bundle.exists()
     # The first of two chunks: behind the last one's attention, KV that leaves shares HBM with the kernels.
-    workload = "{kind: disaggregated_prefill, requests: {count: 1, prompt_tokens: 1024}, chunk_tokens: 512, handoff: at_end, host: {preset: none}, prefill: {tp: 1, pp: 1}}"
+    workload = "{kind: disaggregated_prefill, requests: {count: 1, prompt_tokens: 1024}, chunk_tokens: 512, handoff: at_end, engine: none, prefill: {tp: 1, pp: 1}}"
     succeed("plx_box", scenario(tmp_path, workload), "--out", tmp_path / "out", "--quiet")
     per_layer = 2 * dense_us("layernorm", 512) + prefill_us(512, 0) + sum(dense_us(name, 512) for name in list(KERNELS.values())[1:])
     whole = dense_us("embedding", 512) + SHAPE["num_hidden_layers"] * per_layer

@@ -21,7 +21,7 @@ workload:
   kind: disaggregated_prefill
   requests: {{count: 1, prompt_tokens: 700}}
   chunk_tokens: 256
-  host: {{preset: none}}
+  engine: none
   prefill: {{tp: 2, pp: 2}}
   decode: {{tp: 2, pp: 2, steps: 3}}
 """
