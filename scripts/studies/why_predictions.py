@@ -203,11 +203,11 @@ def errors(name: str, what: str, before: dict[str, dict], after: dict[str, dict]
 
 
 def percentile(values: list[float], share: float) -> str:
-    return f"{100 * sorted(values)[min(len(values) - 1, int(share * len(values)))]:.1f} %" if values else ""
+    return f"{100 * sorted(values)[min(len(values) - 1, int(share * len(values)))]:.1f}" if values else ""
 
 
 def table_lines(found: dict[tuple[str, str], list[list[Error]]]) -> Iterator[str]:
-    yield from ("| kind | without | what-ifs | not predicted | error, p50 | error, p90 |", "| --- | --- | ---: | ---: | ---: | ---: |")
+    yield from ("| kind | without | what-ifs | not predicted | error in percent, p50 | p90 |", "| --- | --- | ---: | ---: | ---: | ---: |")
     kinds = dict.fromkeys(kind for kind, _ in found)
     for kind in kinds:
         whats = [what for its, what in found if its == kind]
