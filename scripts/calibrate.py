@@ -23,8 +23,8 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-import run_files
-from command_line import BAD_INPUT, ROOT, Parser, reason_of
+from lib import run_files
+from lib.command_line import BAD_INPUT, ROOT, Parser, reason_of
 
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 

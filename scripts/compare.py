@@ -14,11 +14,11 @@ import pathlib
 import signal
 import sys
 
-from command_line import Parser, one_line, positive
+from lib.command_line import Parser, one_line, positive
 
 try:
     from comparing import render, runs, tables
-    from sweeping.source import SweepError
+    from lib.yaml_source import InputError
 except ImportError as missing:
     sys.exit(f"compare.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -46,7 +46,7 @@ def write_csv(path, compared):
 
 def main(arguments=None):
     options = parse_options(arguments)
-    with one_line("compare.py", SweepError, complete=True), one_line("compare.py", runs.Error):
+    with one_line("compare.py", InputError, complete=True), one_line("compare.py", runs.Error):
         compared = runs.read(options.runs)
         shown = tables.compare(compared, options.links)
         if options.csv:

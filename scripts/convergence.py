@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-import summaries
-from command_line import BAD_INPUT, Parser, one_line, reason_of
+from lib import summaries
+from lib.command_line import BAD_INPUT, Parser, one_line, reason_of
 
 try:
     from reporting import draw_lines, figures

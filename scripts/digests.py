@@ -27,13 +27,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import run_files
-import runner
-from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
+from lib import run_files, runner
+from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
+    from lib.yaml_source import InputError
     from sweeping.plan import Sweep, scenario_at
-    from sweeping.source import SweepError
 except ImportError as missing:
     sys.exit(f"digests.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -82,7 +81,7 @@ def shipped() -> Iterator[runner.Point]:
             continue
         scenario = scenario_at(path)
         if scenario.platform is None:
-            raise SweepError(f"{path}: error: platform: missing")
+            raise InputError(f"{path}: error: platform: missing")
         for options in ("", *(options for observed, options in OBSERVED if observed == name)):
             yield runner.Point(f"{name} {options}".strip(), scenario.platform, scenario.text, scenario.inputs, tuple(options.split()))
 
@@ -184,7 +183,7 @@ def tell_failed(failed: dict[str, str]) -> None:
 def write(options: argparse.Namespace) -> int:
     points = [point for point in shipped() if chosen(options, point.name)]
     if not points:
-        raise SweepError(f"digests.py: error: --only '{options.only}': no such scenario")
+        raise InputError(f"digests.py: error: --only '{options.only}': no such scenario")
     options.file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.file.parent) as scratch:
         kept = pathlib.Path(scratch) / "contents"
@@ -206,7 +205,7 @@ def check(options: argparse.Namespace) -> int:
     before = {(line["scenario"], line["file"]): line["sha256"] for line in lines if chosen(options, line["scenario"])}
     known = {scenario for scenario, _ in before}
     if not known:
-        raise SweepError(f"digests.py: error: {options.file}: no run of --only '{options.only}'")
+        raise InputError(f"digests.py: error: {options.file}: no run of --only '{options.only}'")
     there = {point.name: point for point in shipped() if chosen(options, point.name)}
     if new := sorted(set(there) - known):
         print(f"not in {options.file}: {', '.join(new)}", file=sys.stderr)
@@ -242,7 +241,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     try:
-        with one_line("digests.py", SweepError, complete=True):
+        with one_line("digests.py", InputError, complete=True):
             sys.exit({"write": write, "check": check}[options.command](options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -19,8 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import timeline_file
-from command_line import Parser, one_line
+from lib import timeline_file
+from lib.command_line import Parser, one_line
 
 try:
     from comparing.tables import UNITS as TIME_UNITS

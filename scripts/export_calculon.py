@@ -17,11 +17,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from command_line import Parser, one_line
+from lib.command_line import Parser, one_line
 
 try:
-    import training_scenario
-    from sweeping.source import SweepError
+    from lib import training_scenario
+    from lib.yaml_source import InputError
 except ImportError as missing:
     sys.exit(f"export_calculon.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -141,7 +141,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    with one_line("export_calculon.py", SweepError, complete=True), one_line("export_calculon.py", ExportError):
+    with one_line("export_calculon.py", InputError, complete=True), one_line("export_calculon.py", ExportError):
         scenario = Scenario(options.scenario, options.bin)
         files = {"app": app_of(scenario), "exe": exe_of(scenario), "system": system_of(scenario)}
         options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from command_line import Parser, one_line
+from lib.command_line import Parser, one_line
 
 try:
-    import training_scenario
-    from sweeping.source import SweepError
+    from lib import training_scenario
+    from lib.yaml_source import InputError
 except ImportError as missing:
     sys.exit(f"export_simai.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -153,7 +153,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
-    with one_line("export_simai.py", SweepError, complete=True), one_line("export_simai.py", ExportError):
+    with one_line("export_simai.py", InputError, complete=True), one_line("export_simai.py", ExportError):
         scenario = read(options.scenario)
         executable = options.bin.resolve() / scenario["platform"]
         if not os.access(executable, os.X_OK):

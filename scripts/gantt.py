@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import run_files
-from command_line import Parser, one_line
+from lib import run_files
+from lib.command_line import Parser, one_line
 
 try:
     from comparing.tables import UNITS, duration

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import run_files
-from command_line import Parser, one_line
+from lib import run_files
+from lib.command_line import Parser, one_line
 
 try:
     import yaml

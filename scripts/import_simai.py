@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from command_line import Parser, one_line
+from lib.command_line import Parser, one_line
 
 try:
     import yaml

@@ -19,9 +19,8 @@ import json
 import pathlib
 import re
 
-import run_files
-import timeline_file
-from command_line import Parser, reason_of
+from lib import run_files, timeline_file
+from lib.command_line import Parser, reason_of
 
 HOST_PID = 10_000  # above those of GPUs, which go by their number on the server
 HOST_THREAD = 1

@@ -17,7 +17,7 @@ import math
 import random
 import sys
 
-from command_line import BAD_INPUT, Parser
+from lib.command_line import BAD_INPUT, Parser
 
 MOONCAKE_BLOCK_TOKENS = 512
 AZURE_TICKS_PER_S = 10_000_000

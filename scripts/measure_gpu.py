@@ -22,7 +22,7 @@ import random
 import statistics
 import sys
 
-from command_line import BAD_INPUT, Parser, positive
+from lib.command_line import BAD_INPUT, Parser, positive
 
 COLUMNS = ("id", "category", "system", "kind", "config", "phase", "dtype", "M", "N", "K", "batch", "seq", "kv_len", "heads", "kv_heads",
            "head_dim", "library", "metric", "value", "unit", "source")

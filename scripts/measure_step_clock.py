@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 
-from command_line import BAD_INPUT, Parser
+from lib.command_line import BAD_INPUT, Parser
 
 COLUMNS = ("load", "value", "unit", "what")
 SIDE = 8192  # rows and columns of a matrix product

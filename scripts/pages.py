@@ -31,7 +31,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from command_line import INTERRUPTED, ROOT, Parser, one_line
+from lib.command_line import INTERRUPTED, ROOT, Parser, one_line
 
 STALE = 1
 NOT_COPIED = shutil.ignore_patterns("build", "out", ".git", ".*_cache", "__pycache__")

@@ -21,20 +21,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import run_files
-import runner
-import sweep as sweeps
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
+from lib import run_files, runner
+from lib.command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
-    import training_scenario
     import yaml
+    from lib import training_scenario
+    from lib.yaml_source import InputError
     from planning import decision, machine, references, simulate, space
     from planning.candidates import Candidates
     from planning.collectives import CollectiveError, Collectives
     from planning.estimate import Estimator
     from planning.explain import Explainer
-    from sweeping.source import SweepError
+    from sweeping import whole
 except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
 
@@ -88,7 +87,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=ROOT / "out" / "plan", help="folder for all results (default out/plan)")
     parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
     parser.add_argument("--limit-s", type=positive, metavar="S", help="leave out mappings whose simulation takes longer than this wall time, in seconds")
-    parser.add_argument("--backend", type=sweeps.backend, default="local", metavar="local|slurm|COMMAND", help="where simulations run, as for sweep.py")
+    parser.add_argument("--backend", type=whole.backend, default="local", metavar="local|slurm|COMMAND", help="where simulations run, as for sweep.py")
     parser.add_argument("--json", action="store_true", help="the decision as JSON on stdout")
     parser.add_executables()
     options = parser.parse_args(arguments)
@@ -200,7 +199,7 @@ def plan(options: argparse.Namespace) -> int:
     done = runs.of([*chosen, *(mapping for _, mapping in named)])
     if not any(run.summary for run in done.values()):
         print(f"plan.py: error: no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}", file=sys.stderr)
-        return sweeps.NOT_ALL_DONE
+        return whole.NOT_ALL_DONE
     what_if = {}
     if not options.no_what_if:
         changes = simulate.changes(facts, scenario)
@@ -214,14 +213,14 @@ def plan(options: argparse.Namespace) -> int:
     with open(options.out / "plan.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(candidates.table(done))
     print(json.dumps(result.json(), indent=2) if options.json else result.text())
-    return 0 if all(run.summary for run in done.values()) else sweeps.NOT_ALL_DONE
+    return 0 if all(run.summary for run in done.values()) else whole.NOT_ALL_DONE
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("plan.py", SweepError, complete=True), one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
+        with one_line("plan.py", InputError, complete=True), one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
             sys.exit(plan(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -14,7 +14,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from command_line import Parser, one_line
+from lib.command_line import Parser, one_line
 
 try:
     from reporting import charts, figures, kernel_charts, kinds, page, path_charts, run_charts, source

@@ -18,12 +18,11 @@ import subprocess
 import sys
 import tempfile
 
-from command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line
+from lib.command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line
 
 try:
-    import scenario_template as template
-    from sweeping import keys
-    from sweeping.source import SweepError, nearest, read
+    from lib import keys, scenario_template as template
+    from lib.yaml_source import InputError, nearest, read
 except ImportError as missing:
     sys.exit(f"scenario.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -59,7 +58,7 @@ def executable(options, platform=None):
     if platform is None and there:
         platform = there[0]
     if platform not in there:
-        raise SweepError(f"scenario.py: error: no platform executable '{platform or ''}' in {options.bin}"
+        raise InputError(f"scenario.py: error: no platform executable '{platform or ''}' in {options.bin}"
                          f"{nearest(platform or '', there)}; there are: {', '.join(there) or 'none'}")
     return options.bin / platform
 
@@ -69,7 +68,7 @@ def ask(key, description, accepted):
     words = description + (f"; one of: {', '.join(accepted)}" if accepted else "")
     if not sys.stdin.isatty():
         option = {"platform": "--platform NAME", "workload.kind": "--kind NAME"}.get(key, f"--set {key}=VALUE")
-        raise SweepError(f"scenario.py: error: {key}: missing; give {option} ({words})")
+        raise InputError(f"scenario.py: error: {key}: missing; give {option} ({words})")
     while True:
         answer = input(f"{key} ({words}): ").strip()
         if answer and (not accepted or answer in accepted):
@@ -89,22 +88,22 @@ def shortest(value, scenario):
 
 def new(options):
     if options.file.exists():
-        raise SweepError(f"scenario.py: error: {options.file}: exists")
+        raise InputError(f"scenario.py: error: {options.file}: exists")
     if not options.file.parent.is_dir():
-        raise SweepError(f"scenario.py: error: {options.file.parent}: no such directory")
+        raise InputError(f"scenario.py: error: {options.file.parent}: no such directory")
     schema = keys.schema(executable(options, options.platform))
     given = dict(options.sets)
     given |= {key: value for key, value in (("platform", options.platform), ("workload.kind", options.kind)) if value}
     for key, value in given.items():
         if wrong := keys.unknown(schema, key):
-            raise SweepError(f"scenario.py: error: --set {key}={value}: {wrong}")
+            raise InputError(f"scenario.py: error: --set {key}={value}: {wrong}")
         given[key] = located(key, value, options.file)
     for key in ("platform", "workload.kind"):
         accepted = template.accepted(schema, key)
         if key not in given:
             given[key] = ask(key, template.description(schema, key), accepted)
         if given[key] not in accepted:
-            raise SweepError(f"scenario.py: error: {key}: '{given[key]}' is unknown{nearest(given[key], accepted)};"
+            raise InputError(f"scenario.py: error: {key}: '{given[key]}' is unknown{nearest(given[key], accepted)};"
                              f" accepted: {', '.join(accepted)}")
     for key in template.required(schema, given):
         answer = ask(key, template.description(schema, key, given), template.accepted(schema, key, given))
@@ -124,7 +123,7 @@ def write_checked(options, platform, text):
         command = [executable(options, platform), file.name, "--check", "--quiet"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise SweepError(f"scenario.py: error: {done.stderr.strip().partition(' error: ')[2] or done.stderr.strip()}")
+            raise InputError(f"scenario.py: error: {done.stderr.strip().partition(' error: ')[2] or done.stderr.strip()}")
         os.chmod(file.name, 0o666 & ~umask())
         os.rename(file.name, options.file)
     finally:
@@ -143,10 +142,10 @@ def check(options):
         try:
             fields = {key: value for key, _, value in read(file).items("scenario")}
             if "platform" not in fields:
-                raise SweepError(f"{file}: error: platform: missing; one of: {', '.join(template.platforms(SCHEMA))}")
+                raise InputError(f"{file}: error: platform: missing; one of: {', '.join(template.platforms(SCHEMA))}")
             command = [executable(options, fields["platform"].text("platform")), file, "--check"]
             status = max(status, subprocess.run(command, check=False).returncode)
-        except SweepError as error:
+        except InputError as error:
             print(error, file=sys.stderr)
             status = BAD_INPUT
     return status
@@ -155,7 +154,7 @@ def check(options):
 def main(arguments=None):
     options = parse_options(arguments)
     try:
-        with one_line("scenario.py", SweepError, complete=True):
+        with one_line("scenario.py", InputError, complete=True):
             if options.command == "new":
                 new(options)
             elif options.command == "check":

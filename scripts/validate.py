@@ -21,7 +21,6 @@ import argparse
 import contextlib
 import fnmatch
 import json
-import os
 import pathlib
 import signal
 import sys
@@ -30,11 +29,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 
-import runner
-from command_line import INTERRUPTED, ROOT, Parser, one_line, positive
+from lib import runner
+from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
-    from sweeping.source import SweepError
+    from lib.yaml_source import InputError
     from validation import CLASSES, comparison, orderings, report, rows, runs, serving
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
@@ -179,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with one_line("validate.py", rows.InputError, SweepError, complete=True):
+        with one_line("validate.py", rows.InputError, InputError, complete=True):
             validate(options)
     except KeyboardInterrupt:
         sys.exit(print("validate.py: interrupted; nothing written", file=sys.stderr) or INTERRUPTED)

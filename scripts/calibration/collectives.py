@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy
 
-import runner
+from lib import runner
 from validation import fabric
 from validation.experiment import Experiment, merge
 from validation.rows import Row, Unmapped

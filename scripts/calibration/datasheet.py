@@ -31,8 +31,8 @@ import copy
 import pathlib
 import re
 
-import run_files
 import yaml
+from lib import run_files
 
 SHEETS = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "datasheets" / "gpus"
 

@@ -7,7 +7,7 @@ import subprocess
 
 import numpy
 
-import run_files
+from lib import run_files
 
 from .datasheet import Datasheet
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import runner
+from lib import runner
 from validation import comparison, training
 from validation.rows import Row
 

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Sequence
 
-import run_files
-import summaries
-from sweeping.keys import names_input
-from sweeping.source import leaves, read
+from lib import run_files, summaries
+from lib.keys import names_input
+from lib.yaml_source import leaves, read
 
 FILE = "scenario.yaml"
 OF_THE_FILE = ("name", "schema_version")  # keys without influence on results
@@ -34,7 +33,7 @@ def by_differences(directories: Sequence[str], of_runs: Sequence[dict]) -> list[
     """None if a run has no scenario.yaml, or if the scenarios do not distinguish all runs.
 
     @param of_runs  the summary of each directory
-    @throws SweepError of a scenario.yaml that cannot be read
+    @throws InputError of a scenario.yaml that cannot be read
     """
     paths = [os.path.join(directory, FILE) for directory in directories]
     if not all(map(os.path.exists, paths)):

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable
 
-import summaries
+from lib import summaries
 
 from .runs import Run
 from .tables import Table

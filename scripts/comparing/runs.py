@@ -3,10 +3,8 @@
 import os
 import pathlib
 
-import critical_path
-import run_files
-import summaries
-from run_files import Maybe
+from lib import critical_path, run_files, summaries
+from lib.run_files import Maybe
 from sweeping.database import DATABASE, is_sweep, opened
 
 from . import labels

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import critical_path
-from summaries import IN_PHASE
+from lib import critical_path
+from lib.summaries import IN_PHASE
 
 from .runs import Run, link_name
 

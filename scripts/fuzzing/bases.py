@@ -4,7 +4,7 @@ import json
 import pathlib
 from dataclasses import dataclass, field
 
-from command_line import ROOT
+from lib.command_line import ROOT
 
 from . import chakra as encoding
 

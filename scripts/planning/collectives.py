@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 
-import run_files
+from lib import run_files
 from sweeping.identity import contents
 
 

@@ -26,8 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import run_files
-import runner
+from lib import run_files, runner
 from sweeping.identity import contents
 
 from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question

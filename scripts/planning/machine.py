@@ -7,9 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-import run_files
 import yaml
-from command_line import ROOT
+from lib import run_files
+from lib.command_line import ROOT
 
 from .space import Model, Question
 

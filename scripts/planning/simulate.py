@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping as MappingOf, Sequence
 from dataclasses import dataclass, replace
 
-import summaries
-import sweep as sweeps
+from lib import summaries
+from sweeping import whole
 from sweeping.plan import Sweep
 from sweeping.store import Store
 
@@ -96,13 +96,13 @@ class Runs:
         options = self.options
         words = [str(file), "--out", str(options.out), "--bin", str(options.bin), "--backend", options.backend, "--workers", str(options.jobs)]
         words += ["--limit-s", str(options.limit_s)] if options.limit_s else []
-        parsed = sweeps.parse_options(words)
+        parsed = whole.parse_options(words)
         with contextlib.redirect_stdout(sys.stderr):
-            if sweeps.sweep_all(parsed) == sweeps.INTERRUPTED:
+            if whole.sweep_all(parsed) == whole.INTERRUPTED:
                 raise KeyboardInterrupt
         store = Store(parsed.out.resolve())
         found = {}
-        for job in sweeps.make_jobs(Sweep(file), parsed.bin):
+        for job in whole.make_jobs(Sweep(file), parsed.bin):
             outcome = store.outcome(job.id)
             found[str(job.point.values["mapping"])] = outcome.summary, outcome.error, store.points / job.id
         return found

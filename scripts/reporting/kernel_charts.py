@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import run_files
+from lib import run_files
 
 from .charts import MOST_PANELS, Chart, Table
 from .lines import Dot, chart_of

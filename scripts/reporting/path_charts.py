@@ -3,7 +3,7 @@
 import pathlib
 from dataclasses import dataclass
 
-import critical_path
+from lib import critical_path
 
 from .charts import Chart, Table
 

@@ -6,8 +6,8 @@ import pathlib
 import re
 from dataclasses import dataclass
 
-import run_files
-from summaries import IN_PHASE
+from lib import run_files
+from lib.summaries import IN_PHASE
 
 from .charts import Chart, Heat, Panel, Table
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import summaries
+from lib import summaries
 from sweeping import database
 from sweeping.database import DATABASE, FIRST_COLUMNS, is_sweep
 

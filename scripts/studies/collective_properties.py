@@ -24,7 +24,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from command_line import Parser  # noqa: E402
+from lib.command_line import Parser  # noqa: E402
 
 GPUS = {"dgx_a100": ["A100-SXM4-80GB", "A800-SXM4-80GB"], "dgx_h100": ["H100-SXM5-80GB", "H800-SXM5-80GB", "H20-SXM-96GB"],
         "dgx_b200": ["B200-SXM-180GB", "B300-SXM-270GB"], "plx_box": ["L40S", "A100-PCIe-80GB", "RTX-3090", "RTX-4090", "RTX-5090"]}

@@ -16,8 +16,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import runner  # noqa: E402
-from command_line import ROOT, Parser, one_line  # noqa: E402
+from lib import runner  # noqa: E402
+from lib.command_line import ROOT, Parser, one_line  # noqa: E402
 from reporting import draw_lines, figures  # noqa: E402
 from reporting.lines import Dot, Line, Lines  # noqa: E402
 

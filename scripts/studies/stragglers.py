@@ -19,8 +19,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import runner  # noqa: E402
-from command_line import ROOT, Parser, one_line  # noqa: E402
+from lib import runner  # noqa: E402
+from lib.command_line import ROOT, Parser, one_line  # noqa: E402
 
 SERVER_GPUS, TP, PP = 8, 8, 4
 REPLICA_SEQUENCES = 32

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import runner  # noqa: E402
-from command_line import ROOT, Parser, one_line  # noqa: E402
+from lib import runner  # noqa: E402
+from lib.command_line import ROOT, Parser, one_line  # noqa: E402
 from planning.explain import TERMS, Explainer  # noqa: E402
 
 MODEL = {"config": str(ROOT / "scenarios" / "models" / "llama-3.1-70b.json")}

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import critical_path  # noqa: E402
-import runner  # noqa: E402
-from command_line import ROOT, Parser, one_line  # noqa: E402
+from lib import runner  # noqa: E402
+from lib.command_line import ROOT, Parser, one_line  # noqa: E402
 
 FREE_RATE = 100000.0
 AMPLE_BYTES = 1e9

@@ -1,6 +1,5 @@
 """Sweeps: from a sweep file to points, from points to finished runs, from runs to a database.
 
-  source.py       YAML with positions, for one-line errors
   expressions.py  the expressions of a sweep file: arithmetic and comparisons only
   plan.py         the sweep file: axes, constraints, and the points that follow from them
   identity.py     the id of a point: a hash of all inputs of its result
@@ -9,4 +8,5 @@
   progress.py     the progress line
   backends.py     where points run: on this computer, in a Slurm array, or through a command
   task.py         the program that a task of a cluster runs
+  whole.py        the options of a sweep, and running all of its points
 """

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import runner
+from lib import runner
+from lib.yaml_source import InputError
 
 from . import task
-from .source import SweepError
 from .store import Job, Outcome, Store
 
 LOOK_S = 0.2  # how often points are looked for,
@@ -108,7 +108,7 @@ class Slurm:
         self.limit = limit
         self.task_s = task_s
         if shutil.which("sbatch") is None:
-            raise SweepError("sweep.py: error: --backend slurm: sbatch is not installed; run this on a machine of the cluster")
+            raise InputError("sweep.py: error: --backend slurm: sbatch is not installed; run this on a machine of the cluster")
 
     def run(self, places: Places, known: list[Job], jobs: list[Job], over: Over) -> None:
         watch = _Watch(places.store, jobs, over)
@@ -130,7 +130,7 @@ class Slurm:
                    f"--output={folder}/%a.log", *self.options, f"--wrap=exec {shlex.join(_command(folder))}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise SweepError(f"sbatch: {done.stderr.strip() or f'exit status {done.returncode}'}")
+            raise InputError(f"sbatch: {done.stderr.strip() or f'exit status {done.returncode}'}")
         job = done.stdout.strip().split(";")[0]  # JOB;CLUSTER where there are several
         (folder / JOB_FILE).write_text(job)
         print(f"Slurm job {job}: {_said(jobs, count, self.limit, folder)}", file=sys.stderr)

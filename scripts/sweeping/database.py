@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import run_files
-from run_files import Maybe
+from lib import run_files
+from lib.run_files import Maybe
 
 DATABASE = "results.sqlite"
 SCHEMA_VERSION = 1

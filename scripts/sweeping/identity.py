@@ -7,9 +7,9 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from runner import Point
+from lib.keys import names_input
+from lib.runner import Point
 
-from .keys import names_input
 from .plan import SweepPoint
 
 DIGITS = 16

@@ -24,9 +24,10 @@ import pathlib
 import re
 from dataclasses import dataclass, field
 
+from lib.keys import names_input
+from lib.yaml_source import Value, leaves, read
+
 from .expressions import Expression, ExpressionError
-from .keys import names_input
-from .source import SweepError, Value, leaves, read
 
 KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
 AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")

@@ -23,15 +23,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import run_files
-import runner
-import summaries
+from lib import run_files, runner, summaries
+from lib.yaml_source import InputError
 
 from .database import DATABASE, FIRST_COLUMNS, SCHEMA_VERSION, opened
 from .expressions import ExpressionError
 from .identity import DIGITS, contents
 from .plan import Sweep, SweepPoint
-from .source import SweepError
 
 SUMMARY = {"metrics": {None: run_files.Any}, "simulator?": {None: run_files.Any}}
 MOST_COLUMNS = 2000  # of a table in SQLite, as it is built by default
@@ -73,17 +71,17 @@ class Store:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """@throws SweepError when another process holds it"""
+        """@throws InputError when another process holds it"""
         try:
             self.points.mkdir(parents=True, exist_ok=True)
             lock = open(self.directory / "lock", "w", encoding="utf-8")
         except OSError as error:
-            raise SweepError(f"{self.directory}: error: {error.strerror}") from error
+            raise InputError(f"{self.directory}: error: {error.strerror}") from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise SweepError(f"{self.directory}: error: another sweep is running in this directory") from error
+                raise InputError(f"{self.directory}: error: another sweep is running in this directory") from error
             yield
 
     def over(self) -> set[str]:
@@ -107,7 +105,7 @@ class Store:
             for name, digest in hashes.items():
                 shutil.copy2(executables / name, scratch)
                 if contents(str(scratch / name)) != digest:
-                    raise SweepError(f"{executables / name}: error: changed while the sweep began; run it again")
+                    raise InputError(f"{executables / name}: error: changed while the sweep began; run it again")
             scratch.rename(kept)
         return kept
 
@@ -137,7 +135,7 @@ class Store:
                 costs.append({"id": job.id} | {key: value for key, value in outcome.summary.get("simulator", {}).items()
                                                if isinstance(value, (int, float)) and not isinstance(value, bool)})
         if len(columns) > MOST_COLUMNS:
-            raise SweepError(f"{self.database}: error: {len(columns)} columns of axes and metrics; at most {MOST_COLUMNS} fit")
+            raise InputError(f"{self.database}: error: {len(columns)} columns of axes and metrics; at most {MOST_COLUMNS} fit")
         scratch = self.database.with_name(f".{self.database.name}")
         scratch.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(scratch)) as database:

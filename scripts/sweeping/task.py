@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import runner  # noqa: E402  pylint: disable=wrong-import-position
+from lib import runner  # noqa: E402  pylint: disable=wrong-import-position
 
 STOP = "stop"
 INTERRUPTED = 130

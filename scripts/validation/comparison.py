@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from runner import TOO_LONG, Point, Result
+from lib.runner import TOO_LONG, Point, Result
 
 from .experiment import SIZE_ORDER, Experiment, merge, size_class
 from .figures import figures

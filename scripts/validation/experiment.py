@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import run_files
-from runner import Point, Result
+from lib import run_files
+from lib.runner import Point, Result
 
 from .rows import Unmapped
 

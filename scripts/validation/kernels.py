@@ -10,8 +10,8 @@ import pathlib
 import re
 from collections.abc import Callable
 
-import run_files
-from runner import Result
+from lib import run_files
+from lib.runner import Result
 
 from . import systems
 from .experiment import Experiment

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import runner
+from lib import runner
 from sweeping.identity import identity_of_run
 from sweeping.store import Store
 
@@ -38,7 +38,7 @@ def _kept(store: Store, points: Sequence[runner.Point], ids: dict[str, str]) -> 
 
 def run(points: Sequence[runner.Point], directory: pathlib.Path, executables: pathlib.Path, workers: int, retry_failed: bool,
         report: Callable[[runner.Result, int, int], None]) -> Runs:
-    """Runs what has no result yet. Ctrl-C ends it, and leaves what is over. @throws SweepError when another process runs in `directory`"""
+    """Runs what has no result yet. Ctrl-C ends it, and leaves what is over. @throws InputError when another process runs in `directory`"""
     store = Store(directory)
     results: dict[str, runner.Result] = {}
     complete = True

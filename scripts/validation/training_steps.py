@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from runner import Result
+from lib.runner import Result
 
 from . import systems
 from .experiment import Experiment

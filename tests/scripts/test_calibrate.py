@@ -16,10 +16,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
-import run_files  # noqa: E402
 from calibration import collectives, fit, left_out  # noqa: E402
 from calibration.datasheet import CONSTANTS, Datasheet  # noqa: E402
 from calibration.evaluate import Evaluator, Table  # noqa: E402
+from lib import run_files  # noqa: E402
 from validation import CLASSES, rows  # noqa: E402
 
 needs_executable = pytest.mark.skipif(not (BIN / "plx_box").exists(), reason="no executables in build/bin")

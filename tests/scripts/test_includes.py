@@ -1,8 +1,10 @@
 """Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport and inference by their
-layers.
+layers. Python's commands import rooms, and rooms import scripts/lib.
 
 Then an edit of a header rebuilds what stands on it and nothing else."""
 
+import ast
+import os
 import pathlib
 import re
 
@@ -68,3 +70,28 @@ def test_rooms_of_inference_include_earlier_ones():
             if name.startswith("workload/inference/") and INFERENCE.index(name.split("/")[2]) > room:
                 upwards.append((path, name))
     assert not upwards
+
+
+def imports(path):
+    """Modules that a Python file imports, with dots; a relative import begins with one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+
+
+def test_files_of_scripts_are_commands():
+    for path in sorted((ROOT / "scripts").iterdir()):
+        assert path.is_dir() or (os.access(path, os.X_OK) and path.read_bytes().startswith(b"#!")), path
+
+
+def test_rooms_of_scripts_import_no_command_and_lib_no_room():
+    scripts = ROOT / "scripts"
+    commands = {path.stem for path in scripts.iterdir() if path.is_file()}
+    rooms = {path.name for path in scripts.iterdir() if path.is_dir()} - {"lib"}
+    wrong = []
+    for path in sorted(scripts.rglob("*.py")):
+        refused = commands | (rooms if path.parent.name == "lib" else set())
+        wrong += [(path.name, name) for name in imports(path) if name.split(".")[0] in refused]
+    assert not wrong

@@ -13,8 +13,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import runner  # noqa: E402
-from runner import Point  # noqa: E402
+from lib import runner  # noqa: E402
+from lib.runner import Point  # noqa: E402
 
 # Says what it was asked for; scenario keys make it fail, die or wait until the file `go` exists.
 EXECUTABLE = """#!/usr/bin/python3
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_all_and_leaves_nothing_half(tmp_path, binaries):
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
-import runner
+from lib import runner
 points = [runner.Point("fine", "box", {{}})]
 points += [runner.Point(f"stuck {{i}}", "box", {{"go": "/nonexistent/go", "started": {str(started)!r} + str(i)}}) for i in range(4)]
 runner.run(points, {str(runs)!r}, {str(binaries)!r}, workers=2)

@@ -12,8 +12,8 @@ import pytest
 
 from sweeps import ROOT, SWEEP, contents, fixture_folder  # noqa: F401  pylint: disable=unused-import
 
-import runner  # noqa: E402
 import sweep  # noqa: E402
+from lib import runner  # noqa: E402
 from sweeping.expressions import Expression, ExpressionError  # noqa: E402
 from sweeping.identity import identity  # noqa: E402
 from sweeping.plan import Sweep  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import runner  # noqa: E402
+from lib import runner  # noqa: E402
 from validation import CLASSES, comparison, kernels, rows  # noqa: E402
 
 GPU = CLASSES["gpu"]

@@ -8,7 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import runner  # noqa: E402
+from lib import runner  # noqa: E402
 from validation import CLASSES, collectives, comparison, rows, systems  # noqa: E402
 
 FABRIC = CLASSES["fabric"]

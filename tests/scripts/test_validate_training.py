@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import runner  # noqa: E402
+from lib import runner  # noqa: E402
 from validation import CLASSES, comparison, experiment, orderings, rows, training, training_flops, training_layer_rows, training_models  # noqa: E402
 
 TABLES = [ROOT / "validation" / table for table in training.TABLES]

@@ -3,7 +3,7 @@
 import pathlib
 from dataclasses import dataclass
 
-import run_files
+from . import run_files
 
 FILE = "why.json"
 SCHEMA_VERSION = 3

@@ -5,15 +5,15 @@ The executable checks a scenario, so what is checked here is only what a script 
 
 import os
 
-from sweeping import source
+from . import yaml_source
 
 
 def read(path: str | os.PathLike) -> dict:
-    """The scenario as Python's values. @throws SweepError naming file, line and column"""
-    top = source.read(path)
+    """The scenario as Python's values. @throws InputError naming file, line and column"""
+    top = yaml_source.read(path)
     fields = {key: value for key, _, value in top.items("a scenario")}
 
-    def section(name: str) -> dict[str, source.Value]:
+    def section(name: str) -> dict[str, yaml_source.Value]:
         if name not in fields:
             raise top.wrong(f"{name}: is missing")
         return {key: value for key, _, value in fields[name].items(name)}

@@ -6,7 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from .source import SweepError, nearest
+from .yaml_source import InputError, nearest
 
 
 FOLDERS = ("compute.profile",)  # keys whose value is a folder
@@ -23,7 +23,7 @@ def schema(executable: pathlib.Path) -> dict:
     try:
         return json.loads(done.stdout)
     except ValueError as error:
-        raise SweepError(f"{executable}: error: prints no schema; is this a platform executable?") from error
+        raise InputError(f"{executable}: error: prints no schema; is this a platform executable?") from error
 
 
 def alternatives(node: dict) -> Iterator[dict]:

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import run_files
+from . import run_files
 
 WORKERS = os.cpu_count() or 1
 LONGEST_NAME = 120  # of a directory

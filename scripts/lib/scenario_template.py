@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from sweeping.keys import alternatives
+from .keys import alternatives
 
 COMMENT_COLUMN = 40
 WIDTH = 128

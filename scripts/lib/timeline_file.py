@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
-import run_files
-from run_files import Any
+from . import run_files
+from .run_files import Any
 
 FILE = "timeline.json.gz"
 WHAT = "the timeline of a run with --timeline"

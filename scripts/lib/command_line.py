@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-import run_files
-import runner
+from . import run_files, runner
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 BAD_INPUT = 2  # exit statuses
 INTERRUPTED = 130

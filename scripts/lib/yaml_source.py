@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import yaml
 
 
-class SweepError(Exception):
+class InputError(Exception):
     """A one-line error about the input."""
 
 
@@ -46,9 +46,9 @@ class Value:
         self.file = file
         self.node = node
 
-    def wrong(self, message: str) -> SweepError:
+    def wrong(self, message: str) -> InputError:
         mark = self.node.start_mark
-        return SweepError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: error: {message}")
+        return InputError(f"{self.file}:{mark.line + 1}:{mark.column + 1}: error: {message}")
 
     @property
     def is_mapping(self) -> bool:
@@ -112,13 +112,13 @@ class Value:
 
 
 def read(path: str | os.PathLike) -> Value:
-    """@throws SweepError if the file cannot be read, or is not YAML"""
+    """@throws InputError if the file cannot be read, or is not YAML"""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise SweepError(f"{path}: error: {error.strerror}") from error
+        raise InputError(f"{path}: error: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SweepError(f"{path}: error: not UTF-8 text") from error
+        raise InputError(f"{path}: error: not UTF-8 text") from error
     return parse(text, str(path))
 
 
@@ -129,11 +129,11 @@ def parse(text: str, file: str) -> Value:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise SweepError(f"{where}: error: not YAML: {what}") from error
+        raise InputError(f"{where}: error: not YAML: {what}") from error
     except RecursionError as error:
-        raise SweepError(f"{file}: error: nested too deeply") from error
+        raise InputError(f"{file}: error: nested too deeply") from error
     if node is None:
-        raise SweepError(f"{file}: error: empty")
+        raise InputError(f"{file}: error: empty")
     return Value(file, node)
 
 

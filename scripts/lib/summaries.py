@@ -2,8 +2,8 @@
 
 import os
 
-import run_files
-from run_files import Maybe
+from . import run_files
+from .run_files import Maybe
 
 SCHEMA_VERSION = 1
 IN_PHASE = "utilisation_"  # a key of links, with the phase behind it
