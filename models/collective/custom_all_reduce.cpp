@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gpu/datasheet.h"
+
 namespace railyard::collective {
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "collective/nccl_graph.h"
 #include "collective/tuner.h"
+#include "gpu/kernels/device_terms.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::collective {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "gpu/kernels/device_terms.h"
+#include "gpu/kernels/kernel_time.h"
+
 namespace railyard::collective {
 
 const char* initials(Operation operation) {

@@ -13,8 +13,11 @@
 #include <vector>
 
 #include "base/units.h"
-#include "gpu/kernels/kernel_time.h"
 #include "transport/device/message.h"
+
+namespace railyard::gpu {
+struct CtaFootprint;
+}
 
 namespace railyard::collective {
 

@@ -7,6 +7,7 @@
 #include "collective/custom_all_reduce.h"
 #include "collective/nccl_graph.h"
 #include "collective/program.h"
+#include "gpu/datasheet.h"
 #include "infiniband/nic.h"
 #include "pcie/pcie.h"
 #include "transport/device/spread.h"

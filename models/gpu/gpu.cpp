@@ -4,6 +4,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "gpu/datasheet.h"
 #include "infiniband/nic.h"
 #include "pcie/host_memory.h"
 #include "transport/device/spread.h"
@@ -78,6 +79,8 @@ Gpu::Gpu(sc_core::sc_module_name name, transport::FabricContext& context, transp
   }
   add_port("pcie", config_.pcie);
 }
+
+Time Gpu::memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }
 
 std::vector<std::uint64_t> Gpu::traits(PortId) const {
   std::vector<std::uint64_t> traits{reinterpret_cast<std::uintptr_t>(config_.datasheet),

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/cpu.h"
-#include "gpu/datasheet.h"
 #include "gpu/hbm.h"
 #include "gpu/sm_array.h"
 #include "nvlink/nvlink.h"
@@ -20,6 +19,8 @@ class Nic;
 }
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// How a message leaves its GPU.
 struct Egress {
@@ -123,7 +124,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   transport::Path fetch_path(const pcie::HostMemory& from) const override;
   /// Path of the GPU's writes over PCIe to an address.
   transport::Path pcie_path(std::uint64_t address) const;
-  Time memory_latency() const { return Time::nanoseconds(config_.datasheet->hbm.read_latency_ns); }
+  Time memory_latency() const;
   void copy_locally(transport::Message& message);
   Part written_over_pcie(transport::Message& message, std::uint64_t address, Bytes bytes) const;
   void send_over_nvlink(transport::Message& message, std::uint64_t address, Bytes bytes);

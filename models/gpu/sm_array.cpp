@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/datasheet.h"
 #include "gpu/fair_share.h"
 
 namespace railyard::gpu {
@@ -23,6 +24,8 @@ bool needs_pipes(const KernelTime& kernel) {
 }
 
 }  // namespace
+
+std::uint32_t SmArray::count() const { return sheet_.sm.count; }
 
 void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
   if (source_ != nullptr && !watched()) traffic_ = source_->on_watched();

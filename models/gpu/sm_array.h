@@ -29,12 +29,13 @@
 #include <vector>
 
 #include "base/units.h"
-#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
 #include "gpu/stream.h"
 #include "transport/device/calendar.h"
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// What an SM array does at an instant, for waveforms.
 struct SmState {
@@ -103,7 +104,7 @@ class SmArray : private transport::CalendarClient {
   /// Whether a kernel is present or a listener is attached. Traffic matters only then.
   bool watched() const;
 
-  std::uint32_t count() const { return sheet_.sm.count; }
+  std::uint32_t count() const;
   /// SMs with work.
   std::uint32_t active() const { return state().active_sms; }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/datasheet.h"
 #include "gpu/fair_share.h"
 #include "gpu/sm_array.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/datasheet.h"
 #include "transport/assembly.h"
 
 namespace railyard::probe {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/output.h"
+#include "gpu/datasheet.h"
 #include "infiniband/ib_switch.h"
 #include "infiniband/nic.h"
 #include "nvlink/nvlink.h"

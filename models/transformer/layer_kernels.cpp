@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "gpu/datasheet.h"
 #include "gpu/kernels/attention_mixed.h"
 #include "transformer/parameters.h"
 

@@ -1,5 +1,6 @@
 // NCCL's division of a message into parts, and the pieces that a receiver copies while later pieces arrive.
 #include "collective/tuner.h"
+#include "gpu/datasheet.h"
 #include "tests/support/collective_star.h"
 #include "tests/support/systemc_main.h"
 

@@ -1,6 +1,7 @@
 // The graphs that NCCL's search finds, against what its logs say on the same machines.
 #include "collective/nccl_graph.h"
 #include "collective/tuner.h"
+#include "gpu/datasheet.h"
 #include "tests/support/systemc_main.h"
 
 using namespace railyard::collective;

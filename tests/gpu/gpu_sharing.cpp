@@ -2,6 +2,7 @@
 #include <array>
 #include <random>
 
+#include "gpu/datasheet.h"
 #include "gpu/sm_array.h"
 #include "tests/support/kernel_of.h"
 #include "tests/support/simulation.h"

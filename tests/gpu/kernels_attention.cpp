@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "gpu/kernels/attention.h"
 #include "gpu/kernels/attention_kernels.h"
+#include "gpu/kernels/device_terms.h"
 #include "gpu/kernels/flash_attention.h"
 #include "tests/gpu/kernels_datasheets.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/kernels/device_terms.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "tests/gpu/kernels_datasheets.h"
 

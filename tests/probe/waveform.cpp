@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "gpu/datasheet.h"
 #include "tests/probe/vcd_reader.h"
 #include "tests/support/kernel_of.h"
 #include "tests/support/simulation.h"

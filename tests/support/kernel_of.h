@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
 
 namespace railyard::test {

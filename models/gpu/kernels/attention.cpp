@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "gpu/kernels/attention_blocks.h"
 #include "gpu/kernels/attention_kernels.h"
+#include "gpu/kernels/device_terms.h"
 
 namespace railyard::gpu {
 namespace {

@@ -25,10 +25,11 @@
 #include <vector>
 
 #include "base/data_type.h"
-#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// Whose kernels run.
 enum class AttentionLibrary : std::uint8_t { flash, trtllm, cudnn };

@@ -7,6 +7,8 @@
 
 namespace railyard::gpu {
 
+struct GpuDatasheet;
+
 /// Query rows of one thread block: FlashAttention's 128 at head size 128, half where shared memory is small.
 std::uint64_t query_rows(const GpuDatasheet& gpu);
 

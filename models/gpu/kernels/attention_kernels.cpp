@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/kernels/device_terms.h"
 #include "gpu/kernels/flash_attention.h"
 
 namespace railyard::gpu {

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "gpu/kernels/attention_blocks.h"
+#include "gpu/kernels/device_terms.h"
 
 namespace railyard::gpu {
 namespace {

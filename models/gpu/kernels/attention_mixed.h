@@ -22,11 +22,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu/datasheet.h"
 #include "gpu/kernels/attention.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// The parts of the kernel. Measured times may replace those of the formulas (KernelTime::taking) before time().
 struct MixedAttention {

@@ -22,9 +22,9 @@
 
 #include <cstdint>
 
-#include "gpu/datasheet.h"
-
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 struct DeepGemmTile {
   std::uint32_t m = 0, n = 0;

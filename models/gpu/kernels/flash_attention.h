@@ -12,9 +12,9 @@
 #include <optional>
 #include <vector>
 
-#include "gpu/datasheet.h"
-
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// Versions with a rate on this GPU.
 std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu);

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "gpu/kernels/deepgemm.h"
+#include "gpu/kernels/device_terms.h"
 
 namespace railyard::gpu {
 namespace {

@@ -32,10 +32,11 @@
 #include <vector>
 
 #include "base/data_type.h"
-#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// Whose kernel runs.
 enum class GemmLibrary : std::uint8_t {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/kernels/device_terms.h"
 #include "gpu/kernels/memory_bound.h"
 
 namespace railyard::gpu {

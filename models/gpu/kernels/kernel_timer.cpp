@@ -1,6 +1,10 @@
 #include "gpu/kernels/kernel_timer.h"
 
+#include "gpu/datasheet.h"
+
 namespace railyard::gpu {
+
+KernelTimer::KernelTimer(const GpuDatasheet& gpu) : gpu_(std::make_shared<const GpuDatasheet>(gpu)) {}
 
 std::size_t KernelTimer::ShapeHash::operator()(const GemmShape& shape) const noexcept {
   constexpr std::uint64_t kOddMultiplier = 0x9e3779b97f4a7c15ull;  // 2^64 / golden ratio
@@ -16,7 +20,7 @@ std::size_t KernelTimer::ShapeHash::operator()(const GemmShape& shape) const noe
 const KernelTime& KernelTimer::gemm(const GemmShape& shape) {
   const auto found = gemms_.find(shape);
   if (found != gemms_.end()) return found->second;
-  return gemms_.emplace(shape, gemm_time(gpu_, shape)).first->second;
+  return gemms_.emplace(shape, gemm_time(*gpu_, shape)).first->second;
 }
 
 }  // namespace railyard::gpu

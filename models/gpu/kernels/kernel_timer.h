@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -13,20 +14,22 @@
 
 namespace railyard::gpu {
 
+struct GpuDatasheet;
+
 class KernelTimer {
  public:
-  explicit KernelTimer(const GpuDatasheet& gpu) : gpu_(gpu) {}
+  explicit KernelTimer(const GpuDatasheet& gpu);
 
-  const GpuDatasheet& gpu() const { return gpu_; }
+  const GpuDatasheet& gpu() const { return *gpu_; }
   const KernelTime& gemm(const GemmShape& shape);
   KernelTime prefill_attention(const AttentionHeads& heads, std::uint64_t tokens, std::uint64_t kv_start) const {
-    return prefill_attention_time(gpu_, heads, {{tokens, kv_start}});
+    return prefill_attention_time(*gpu_, heads, {{tokens, kv_start}});
   }
   KernelTime decode_attention(const AttentionHeads& heads, const std::vector<std::uint64_t>& context) const {
-    return decode_attention_time(gpu_, heads, one_token_each(context));
+    return decode_attention_time(*gpu_, heads, one_token_each(context));
   }
   KernelTime memory_bound(double bytes, double cold_bytes = 0) const {
-    return memory_bound_time(gpu_, bytes, cold_bytes);
+    return memory_bound_time(*gpu_, bytes, cold_bytes);
   }
 
   std::size_t remembered() const { return gemms_.size(); }
@@ -36,7 +39,7 @@ class KernelTimer {
     std::size_t operator()(const GemmShape& shape) const noexcept;
   };
 
-  GpuDatasheet gpu_;
+  std::shared_ptr<const GpuDatasheet> gpu_;
   std::unordered_map<GemmShape, KernelTime, ShapeHash> gemms_;
 };
 

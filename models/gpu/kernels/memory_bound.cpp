@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/units.h"
+#include "gpu/kernels/device_terms.h"
 
 namespace railyard::gpu {
 namespace {

@@ -7,10 +7,11 @@
 
 #include <cstdint>
 
-#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 /// Kernels in which each thread has its own elements (copies, additions):
 /// T = launch + HBM bytes / (stream_ratio x HBM rate) + L2 bytes / (0.72 x L2 rate).

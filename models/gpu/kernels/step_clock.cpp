@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/datasheet.h"
+
 namespace railyard::gpu {
 
 namespace {

@@ -18,9 +18,9 @@
 // (step_clock_ratio 1), nothing says that power is short, and the clock stays.
 #pragma once
 
-#include "gpu/datasheet.h"
-
 namespace railyard::gpu {
+
+struct GpuDatasheet;
 
 constexpr double kPowerWithoutLoad = 0.17;  ///< as a share of power_w
 constexpr double kLeastPowerLimit =

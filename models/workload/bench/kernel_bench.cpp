@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "gpu/datasheet.h"
+
 namespace railyard::workload::kernel_bench {
 
 KernelBench::KernelBench(const KernelBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/datasheet.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::overlap {

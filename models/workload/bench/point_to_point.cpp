@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <array>
 
+#include "gpu/datasheet.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::p2p {

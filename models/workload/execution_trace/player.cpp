@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
 
 namespace railyard::workload::execution_trace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/datasheet.h"
 #include "gpu/kernels/memory_bound.h"
 
 namespace railyard::workload::linear {

@@ -39,6 +39,10 @@
 #include "gpu/kernels/kernel_chain.h"
 #include "transport/device/message.h"
 
+namespace railyard::gpu {
+struct GpuDatasheet;
+}
+
 namespace railyard::workload::linear {
 
 enum class Coupling : std::uint8_t { gather, scatter, apart };

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "gpu/datasheet.h"
+
 namespace railyard::workload::training {
 
 using transformer::LayerStep;

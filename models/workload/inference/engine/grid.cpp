@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/datasheet.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::inference {

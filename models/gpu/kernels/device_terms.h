@@ -1,0 +1,37 @@
+// What several formulas of this folder derive from a datasheet, and their units. Apart from kernel_time.h, so that who only reads
+// times of kernels does not depend on the datasheet's fields.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gpu/datasheet.h"
+
+namespace railyard::gpu {
+
+constexpr double kBytesPerKib = 1024.0;
+constexpr double kBytesPerMib = 1048576.0;
+constexpr double kSecondsPerUs = 1e-6;
+
+/// True for Ada, GA102 and their successors on cards: their kernels use smaller tiles.
+inline bool small_shared_memory(const GpuDatasheet& gpu) {
+  constexpr std::uint32_t kSharedMemoryKib = 128;
+  return gpu.sm.shared_memory_kib < kSharedMemoryKib;
+}
+
+/// True for Hopper and B200: tensor instructions run beside other instructions, operands come by TMA. Cards of Blackwell
+/// have the instructions of Ada.
+inline bool asynchronous_tensor_cores(const GpuDatasheet& gpu) {
+  return !small_shared_memory(gpu) && (gpu.architecture == "hopper" || gpu.architecture == "blackwell");
+}
+
+/// Size of a working set in L2 above which parts of it are read again.
+inline double working_bytes(const GpuDatasheet& gpu) {
+  return gpu.l2.working_ratio * gpu.l2.capacity_mib * kBytesPerMib;
+}
+/// Share of repeatedly used `bytes` that misses in L2: 0 up to working_bytes, 1 from twice that on.
+inline double missed_ratio(const GpuDatasheet& gpu, double bytes) {
+  return std::clamp(bytes / working_bytes(gpu) - 1, 0.0, 1.0);
+}
+
+}  // namespace railyard::gpu
