@@ -65,3 +65,21 @@ def test_a_key_changes_something(key, value, beside, workload, tmp_path):
     before = outcome(tmp_path / "before", beside, workload, machine)
     assert before != "refused"
     assert outcome(tmp_path / "after", beside | {key: value or other(value_of(key))}, workload, machine) != before
+
+
+def test_a_key_of_the_scenario_is_that_of_the_sheet(tmp_path):
+    """Whether the sheet or the scenario says it, and also where the scenario says what a default or another sheet would."""
+    said = {"flash_attention": "2", "dropout": "true", "selective_recompute": "operators", "loss": "operators", "loss_chunks": "8", "launch": "eager",
+            "host_us": "300", "slot_host_us": "20000", "slots_synchronize": "true", "pp_send": "shard", "dp_overlap": "true", "param_gather_overlap": "true",
+            "nvls": "true", "nccl_ctas": "2", "comm_priority": "high", "reserved_bytes": "5e9", "gradients": "as_parameters"}
+    workload = {"recompute": "selective"}
+    machine = ("dgx_h100", [])
+    written = {key: json.loads(value) if re.match(r"\d|true", value) else value for key, value in said.items()}
+    written["precision"] = {"gradients": written.pop("gradients")}
+    in_sheet = outcome(tmp_path / "sheet", said, workload, machine)
+    assert in_sheet not in ("refused", outcome(tmp_path / "neither", {}, workload, machine))
+    assert outcome(tmp_path / "scenario", {}, workload | written, machine) == in_sheet
+    back = {key: value_of(key) for key in said if key != "gradients"}
+    written = {key: json.loads(value) if re.match(r"\d|true|false", value) else value for key, value in back.items()}
+    written["precision"] = {"gradients": value_of("gradients")}
+    assert outcome(tmp_path / "back", said, workload | written, machine) == outcome(tmp_path / "same", {}, workload, machine)

@@ -191,44 +191,21 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   using namespace workload::training;
   Software& software = spec.software;
   software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
-  const auto take = [](auto& member, const auto& key) {
-    if (key) member = *key;
-  };
-  take(software.pp_send, written.pp_send_key);
-  take(software.dp_overlap, written.dp_overlap_key);
-  take(software.param_gather_overlap, written.param_gather_key);
-  take(software.dropout, written.dropout_key);
-  take(software.attention, written.attention_key);
+  if (software.cudnn_on_blackwell && gpu.architecture == "blackwell") software.flash_attention.reset();
+  read_over(software, source);
   spec.form.dropout = software.dropout;
   spec.form.fused = software.fused;
   spec.form.sequence_first = software.sequence_first;
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
-  take(software.selective_recompute, written.selective_key);
   if (spec.cp() > 1 && spec.recomputes_operators())
     refuse_workload(source, "recompute",
                     "selective with selective_recompute: operators needs cp: 1; accepted: none and full");
-  take(software.loss, written.loss_key);
-  take(software.loss_chunks, written.loss_chunks_key);
-  take(software.recompute_stops_early, written.stops_early_key);
-  take(software.launch, written.launch_key);
   if (spec.gtp() > 1 && spec.gtp_shards.prefetch_depth == 0 && software.launch == Launch::graph)
     refuse_workload(source, "gtp.prefetch_depth", "0 needs launch: eager; accepted with launch: graph: 1 or more");
-  take(software.host_us, written.host_key);
-  take(software.slot_host_us, written.slot_host_key);
-  take(software.slots_synchronize, written.synchronize_key);
-  take(software.nvls, written.nvls_key);
-  take(software.reserved_bytes, written.reserved_key);
-  take(software.comm_priority, written.comm_priority_key);
-  spec.overlap_priority = written.comm_priority_key.value_or(gpu::CommPriority::high);
-  take(software.gradients, written.gradients_key);
-  if (written.ctas_key) software.nccl_ctas = written.ctas_key;
-  if (software.cudnn_on_blackwell && gpu.architecture == "blackwell") software.flash_attention.reset();
-  if (written.flash_key == 0)
-    software.flash_attention.reset();
-  else if (written.flash_key != TrainingSection::kSoftwareFlash)
-    software.flash_attention = written.flash_key;
+  spec.overlap_priority =
+      value_at(source.root, "workload.comm_priority") ? software.comm_priority : gpu::CommPriority::high;
   check_flash_attention(software, gpu, source);
   if (!software.has_zero_stage(spec.zero_stage)) {
     std::string accepted;

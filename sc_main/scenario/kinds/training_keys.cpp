@@ -18,7 +18,90 @@ using workload::training::ScheduleKind;
 
 namespace {
 
+using workload::training::Software;
+
 constexpr std::uint32_t kMostSequences = 1u << 20;
+constexpr const char* kOfSoftware = "of the software";
+
+template <class Member>
+auto of_software(Member member) {
+  return within(&TrainingSpec::software, member);
+}
+
+void add_software_keys(Record<TrainingSection>& r) {
+  r.choice("pp_send", of_software(&Software::pp_send), words_of(workload::training::kPipelineSendNames),
+           "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
+           "there; full: all of them")
+      .fallback(kOfSoftware);
+  r.add("dp_overlap", of_software(&Software::dp_overlap),
+        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot")
+      .fallback(kOfSoftware);
+  r.add("param_gather_overlap", of_software(&Software::param_gather_overlap),
+        "zero_stage 1 and 2: the weights of a step are gathered beside its forward slots, which wait for the layers "
+        "that "
+        "they need; otherwise the optimizer of the step before ends with their gathers")
+      .fallback(kOfSoftware);
+  r.choice("attention", of_software(&Software::attention), words_of(transformer::kAttentionFormNames),
+           "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
+      .fallback(kOfSoftware);
+  r.choice("selective_recompute", of_software(&Software::selective_recompute),
+           words_of(workload::training::kSelectiveRecomputeNames),
+           "what recompute: selective computes again. attention: the core of attention; operators: all but the core of "
+           "attention and every second matrix product")
+      .fallback(kOfSoftware);
+  r.choice("loss", of_software(&Software::loss), words_of(workload::training::kLossKernelsNames),
+           "kernels of the loss. in_place: on one fp32 copy of the logits; operators: those of PyTorch, each with a "
+           "result of its own; fused: on the logits in 16 bits")
+      .fallback(kOfSoftware);
+  r.add("loss_chunks", of_software(&Software::loss_chunks),
+        "parts of the tokens whose logits are in memory one after the other")
+      .range(1, 4096)
+      .fallback(kOfSoftware);
+  r.add("recompute_stops_early", of_software(&Software::recompute_stops_early),
+        "recompute: full leaves out the last product of a layer without experts, whose result nothing needs")
+      .fallback(kOfSoftware);
+  r.number_or("flash_attention", "auto", of_software(&Software::flash_attention),
+              "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on "
+              "Hopper; auto: the kernels of the GPU's datasheet")
+      .range(1, 3)
+      .fallback(kOfSoftware);
+  r.add("dropout", of_software(&Software::dropout), "dropout after attention and MLP").fallback(kOfSoftware);
+  r.choice("launch", of_software(&Software::launch), words_of(workload::training::kLaunchNames),
+           "eager: the host launches each kernel; graph: the GPU runs a captured graph")
+      .fallback(kOfSoftware);
+  r.add("host_us", of_software(&Software::host_us), "host time of each eager launch")
+      .range(0, kLongestHostUs)
+      .fallback(kOfSoftware);
+  r.add("slot_host_us", of_software(&Software::slot_host_us),
+        "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
+      .range(0, kLongestHostUs)
+      .fallback(kOfSoftware);
+  r.add("slots_synchronize", of_software(&Software::slots_synchronize),
+        "launch: eager. The host waits for the GPU before each slot")
+      .fallback(kOfSoftware);
+  r.add("nvls", of_software(&Software::nvls), "NCCL may use NVLink SHARP").fallback(kOfSoftware);
+  r.choice(
+       "comm_priority", of_software(&Software::comm_priority), words_of(gpu::kCommPriorityNames),
+       "when collectives get SMs that kernels hold. high: at the end of a wave of thread blocks; normal: behind all "
+       "thread blocks of kernels that began before")
+      .fallback(
+          "of the software; high for gathers and scatters of gtp, and for tp_overlap: ring, pipelined, bulk and "
+          "userbuffers");
+  r.number_or("nccl_ctas", "auto", of_software(&Software::nccl_ctas),
+              "limit for the thread blocks of a collective; auto: NCCL's own choice")
+      .range(1, 64)
+      .fallback(kOfSoftware);
+  r.add("reserved_bytes", of_software(&Software::reserved_bytes), "memory of CUDA context, NCCL buffers and workspaces")
+      .range(0, 1e12)
+      .fallback(kOfSoftware);
+}
+
+void add_gradients_key(Record<TrainingSection>& precision) {
+  precision
+      .choice("gradients", of_software(&Software::gradients), words_of(workload::training::kGradientFormatNames),
+              "number format in which gradients are accumulated and reduced")
+      .fallback(kOfSoftware);
+}
 
 }  // namespace
 
@@ -160,7 +243,6 @@ Record<TrainingSection> training_record() {
         "datasheet of the software stack, shipped or a file: kernels, launches, overlap, buckets")
       .is_path(Field::Path::unless_name);
   r.add("steps", &Section::steps, "optimizer steps").range(1, 1000);
-  const char* const kOfSoftware = "of the software";
   r.add("pp_overlap", &Section::pp_overlap_key,
         "sends and receives of the pipeline run beside kernels; otherwise the next slot waits for both")
       .fallback(kOfSoftware);
@@ -177,79 +259,35 @@ Record<TrainingSection> training_record() {
          section.tp_overlap_key = read_tp_overlap(node, path);
        })
       .fallback(kOfSoftware);
-  r.choice("pp_send", &Section::pp_send_key, words_of(workload::training::kPipelineSendNames),
-           "without sequence_parallel: what a rank sends to the next stage. shard: 1/tp of the activations, gathered "
-           "there; full: all of them")
-      .fallback(kOfSoftware);
-  r.add("dp_overlap", &Section::dp_overlap_key,
-        "a bucket of gradients is reduced as soon as its last gradient is there; otherwise after the last slot")
-      .fallback(kOfSoftware);
-  r.add("param_gather_overlap", &Section::param_gather_key,
-        "zero_stage 1 and 2: the weights of a step are gathered beside its forward slots, which wait for the layers "
-        "that "
-        "they need; otherwise the optimizer of the step before ends with their gathers")
-      .fallback(kOfSoftware);
   r.add("bucket_parameters", &Section::bucket_key, "least parameters of a bucket of gradients; 0: one bucket")
       .none_or(1, 1e12)
       .fallback("zero_stage 2 and 3: a bucket for each layer; otherwise of the software");
-  r.choice("attention", &Section::attention_key, words_of(transformer::kAttentionFormNames),
-           "kernels of the attention core. flash: one; unfused: products, softmax and dropout")
-      .fallback(kOfSoftware);
-  r.choice("selective_recompute", &Section::selective_key, words_of(workload::training::kSelectiveRecomputeNames),
-           "what recompute: selective computes again. attention: the core of attention; operators: all but the core of "
-           "attention and every second matrix product")
-      .fallback(kOfSoftware);
-  r.choice("loss", &Section::loss_key, words_of(workload::training::kLossKernelsNames),
-           "kernels of the loss. in_place: on one fp32 copy of the logits; operators: those of PyTorch, each with a "
-           "result of its own; fused: on the logits in 16 bits")
-      .fallback(kOfSoftware);
-  r.add("loss_chunks", &Section::loss_chunks_key, "parts of the tokens whose logits are in memory one after the other")
-      .range(1, 4096)
-      .fallback(kOfSoftware);
-  r.add("recompute_stops_early", &Section::stops_early_key,
-        "recompute: full leaves out the last product of a layer without experts, whose result nothing needs")
-      .fallback(kOfSoftware);
-  r.number_or("flash_attention", "auto", &Section::flash_key,
-              "version of FlashAttention, of those with a rate on the GPU: 1 and 2 on Ampere, 2 on Ada, 1 to 3 on "
-              "Hopper; auto: the kernels of the GPU's datasheet")
-      .range(1, 3)
-      .fallback(kOfSoftware);
-  r.add("dropout", &Section::dropout_key, "dropout after attention and MLP").fallback(kOfSoftware);
-  r.choice("launch", &Section::launch_key, words_of(workload::training::kLaunchNames),
-           "eager: the host launches each kernel; graph: the GPU runs a captured graph")
-      .fallback(kOfSoftware);
-  r.add("host_us", &Section::host_key, "host time of each eager launch").range(0, kLongestHostUs).fallback(kOfSoftware);
-  r.add("slot_host_us", &Section::slot_host_key,
-        "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
-      .range(0, kLongestHostUs)
-      .fallback(kOfSoftware);
-  r.add("slots_synchronize", &Section::synchronize_key, "launch: eager. The host waits for the GPU before each slot")
-      .fallback(kOfSoftware);
-  r.add("nvls", &Section::nvls_key, "NCCL may use NVLink SHARP").fallback(kOfSoftware);
-  r.choice(
-       "comm_priority", &Section::comm_priority_key, words_of(gpu::kCommPriorityNames),
-       "when collectives get SMs that kernels hold. high: at the end of a wave of thread blocks; normal: behind all "
-       "thread blocks of kernels that began before")
-      .fallback(
-          "of the software; high for gathers and scatters of gtp, and for tp_overlap: ring, pipelined, bulk and "
-          "userbuffers");
-  r.add("nccl_ctas", &Section::ctas_key, "limit for the thread blocks of a collective")
-      .range(1, 64)
-      .fallback(kOfSoftware);
-  r.add("reserved_bytes", &Section::reserved_key, "memory of CUDA context, NCCL buffers and workspaces")
-      .range(0, 1e12)
-      .fallback(kOfSoftware);
+  add_software_keys(r);
   Record<Section> precision = precision_record(&Section::precision);
-  precision
-      .choice("gradients", &Section::gradients_key, words_of(workload::training::kGradientFormatNames),
-              "number format in which gradients are accumulated and reduced")
-      .fallback(kOfSoftware);
+  add_gradients_key(precision);
   r.group("precision", precision, "number formats; weights have model.dtype");
   r.choice(
       "grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
       "norm of all gradients. before: every rank waits for it before the optimizer; post_validation: a rank waits for "
       "the norm of its own and earlier stages only, needs pp of 2 or more");
   return r;
+}
+
+void read_over(Software& software, const Source& source) {
+  TrainingSection section;
+  section.software = std::move(software);
+  const auto read = [&](const std::string& parent, const Record<TrainingSection>& keys) {
+    for (const Field& field : keys.fields()) {
+      const std::string path = parent + "." + field.key;
+      if (const NodePtr node = value_at(source.root, path)) field.store(field, &section, *node, path);
+    }
+  };
+  Record<TrainingSection> keys, gradients;
+  add_software_keys(keys);
+  add_gradients_key(gradients);
+  read("workload", keys);
+  read("workload.precision", gradients);
+  software = std::move(section.software);
 }
 
 }  // namespace railyard::scenario

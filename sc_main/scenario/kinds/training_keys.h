@@ -24,23 +24,11 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
   std::string written_software = "megatron_core";
-  std::optional<bool> pp_overlap_key, dp_overlap_key, param_gather_key, dropout_key, nvls_key, stops_early_key,
-      synchronize_key;
+  // Keys that the software's sheet states in another form: by schedule, by rank, by one word.
+  std::optional<bool> pp_overlap_key;
   std::optional<std::uint64_t> bucket_key;
-  std::optional<workload::training::PipelineSend> pp_send_key;
-  std::optional<workload::training::LossKernels> loss_key;
-  std::optional<workload::training::SelectiveRecompute> selective_key;
-  std::optional<std::uint32_t> loss_chunks_key;
-  std::optional<workload::training::GradientFormat> gradients_key;
-  std::optional<workload::training::Launch> launch_key;
-  std::optional<transformer::AttentionForm> attention_key;
-  std::optional<gpu::CommPriority> comm_priority_key;
-  GatherFormat gather_dtype = GatherFormat::automatic;
-  std::optional<double> host_key, slot_host_key, reserved_key;
-  std::optional<std::uint32_t> ctas_key;
-  static constexpr std::uint32_t kSoftwareFlash = ~0u;
-  std::uint32_t flash_key = kSoftwareFlash;  ///< 0: auto
   std::optional<workload::training::TpOverlap> tp_overlap_key;
+  GatherFormat gather_dtype = GatherFormat::automatic;
   double memory_limit_stages = 1;
   bool overlap_moe = false;
   PrecisionSection precision;
@@ -48,5 +36,8 @@ struct TrainingSection : TrainingSpec {
 };
 
 Record<TrainingSection> training_record();
+
+/// Reads the keys that replace values of the software's sheet over `software`.
+void read_over(workload::training::Software& software, const Source& source);
 
 }  // namespace railyard::scenario
