@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_LINES = 200
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -71,3 +71,8 @@ def test_rows_of_a_table_have_the_cells_of_its_head(page):
 def test_named_files_exist(page):
     for named in re.findall(r"`((?:\w+/)+[\w.-]+\.(?:cpp|h|py))`", page.read_text()):
         assert any((folder / named).exists() for folder in (ROOT, ROOT / "models")), f"{name(page)} names {named}"
+
+
+def test_the_changelog_begins_with_the_version():
+    version = re.search(r"^project\(railyard VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    assert re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version
