@@ -39,6 +39,10 @@ POOL = "accepted: up to 32, all that a request can have"
      "a token of the budget"),
     (REQUEST + "  scheduler: {preemption: never}\n",
      "6:27: error: workload.scheduler.preemption: never needs reserve: full_output; else the answers of running requests may not fit"),
+    (REQUEST + "  scheduler: {reserve: expected_output}\n",
+     "6:24: error: workload.scheduler.reserve: expected_output (SGLang) needs mix: prefill_first"),
+    (REQUEST + "  engine: sglang-0.5\n  scheduler: {reserve: full_output}\n",
+     "7:24: error: workload.scheduler.reserve: full_output (TensorRT-LLM) needs mix: mixed"),
     (REQUEST + "  engine: vllm-0.91\n",
      "6:11: error: workload.engine: no datasheet 'vllm-0.91'; shipped: nccl, none, sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19, "
      "vllm-0.6, vllm-2023-eager; or a path to a .yaml file (did you mean 'vllm-0.19'?)"),

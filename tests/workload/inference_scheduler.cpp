@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "tests/support/scheduling.h"
+#include "workload/inference/scheduler/trtllm_scheduler.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;
@@ -153,8 +154,7 @@ BOOST_AUTO_TEST_CASE(only_whole_answers_start_with_full_output) {
   for (const Sizes& z : {Sizes{100, 60, 100}, {100, 61, 100}, {1, 15, 7}, {1, 16, 7}, {300, 20, 61}, {300, 20, 60}}) {
     SchedulerSpec spec;  // TensorRT-LLM's GUARANTEED_NO_EVICT
     spec.reserve = Reserve::full_output;
-    spec.preemption = Preemption::never;
-    ContinuousScheduler scheduler(spec, z.blocks + 1);
+    TrtllmScheduler scheduler(spec, z.blocks + 1);
     for (std::uint32_t r = 0; r < 40; ++r) scheduler.add(r, request(z.prompt, z.answer));
     const std::size_t most = z.blocks / ceil_div(z.prompt + z.answer, 16);
     for (std::uint32_t steps = 0; !scheduler.empty(); ++steps) {
@@ -162,19 +162,6 @@ BOOST_AUTO_TEST_CASE(only_whole_answers_start_with_full_output) {
       if (steps < z.answer - 1) BOOST_TEST_REQUIRE(scheduler.running() == most);
     }
   }
-}
-
-BOOST_AUTO_TEST_CASE(without_preemption_a_request_waits_for_blocks) {
-  SchedulerSpec spec;
-  spec.preemption = Preemption::never;
-  ContinuousScheduler scheduler(spec, 1 + 4);
-  scheduler.add(0, request(32, 8));   // two blocks, then three
-  scheduler.add(1, request(17, 18));  // two blocks, then three
-  BOOST_TEST(text(step(scheduler)) == "0:32 1:17");
-  BOOST_TEST(text(step(scheduler)) == "1:1");  // no block for the first one
-  while (!step(scheduler).items.empty()) {
-  }
-  BOOST_TEST(scheduler.running() == 2u);  // they wait for each other
 }
 
 BOOST_AUTO_TEST_CASE(the_same_prompt_is_found_but_for_its_last_token) {

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "tests/workload/reference_scheduler.h"
+#include "workload/inference/scheduler/paged_strategies.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;
@@ -45,6 +46,7 @@ struct Case {
       if (one_in(4)) spec.reserve = Reserve::full_output;
       if (spec.mix == BatchMix::prefill_first && one_in(2)) spec.reserve = Reserve::expected_output;
       if (spec.reserve == Reserve::full_output && one_in(2)) spec.preemption = Preemption::never;
+      if (spec.reserve == Reserve::full_output) spec.mix = BatchMix::mixed;
     }
     // Without chunks, a preempted request must fit into one batch with its answer.
     const std::uint32_t most = spec.chunked_prefill ? 100 : spec.max_batched_tokens;
@@ -83,7 +85,7 @@ struct Case {
 /// Runs a case to its end. `observer` sees each arrival, each composed batch (empty ones, too) and each completion.
 /// @return steps, or 0 if nothing moved any more
 template <typename Observer>
-std::uint32_t run(Case& c, ContinuousScheduler& scheduler, Observer& observer) {
+std::uint32_t run(Case& c, PagedScheduler& scheduler, Observer& observer) {
   std::deque<ScheduledBatch> in_flight;
   std::size_t arrived = 0;
   for (std::uint32_t step = 0;; ++step) {
@@ -113,7 +115,7 @@ std::uint32_t run(Case& c, ContinuousScheduler& scheduler, Observer& observer) {
 /// The reference, run beside the scheduler.
 class Beside {
  public:
-  Beside(const Case& c, const ContinuousScheduler& scheduler)
+  Beside(const Case& c, const PagedScheduler& scheduler)
       : case_(c), scheduler_(scheduler), reference_(c.spec, c.blocks) {}
 
   void on_arrival(std::uint32_t number) {
@@ -140,7 +142,7 @@ class Beside {
 
  private:
   const Case& case_;
-  const ContinuousScheduler& scheduler_;
+  const PagedScheduler& scheduler_;
   ReferenceScheduler reference_;
   std::deque<ReferenceScheduler::Step> in_flight_;
   std::size_t preemptions_ = 0;
@@ -154,14 +156,13 @@ void must(bool holds, const char* what) {
 /// What must hold for all settings, from the batches alone.
 class Watch {
  public:
-  Watch(const Case& c, const ContinuousScheduler& scheduler)
-      : case_(c), scheduler_(scheduler), states_(c.arrivals.size()) {}
+  Watch(const Case& c, const PagedScheduler& scheduler) : case_(c), scheduler_(scheduler), states_(c.arrivals.size()) {}
 
   void on_arrival(std::uint32_t number) { states_[number].known = request(number).prompt_tokens; }
 
   void on_batch(const ScheduledBatch& batch) {
     const SchedulerSpec& spec = case_.spec;
-    if (spec.preemption == Preemption::never || spec.reserve == Reserve::full_output)
+    if (spec.reserve == Reserve::full_output)
       must(batch.preempted.empty(), "nobody is preempted if whole answers are reserved");
     for (const std::uint32_t number : batch.preempted) {
       State& s = states_[number];
@@ -269,7 +270,7 @@ class Watch {
   }
 
   const Case& case_;
-  const ContinuousScheduler& scheduler_;
+  const PagedScheduler& scheduler_;
   std::vector<State> states_;
   std::deque<ScheduledBatch> in_flight_;
   std::uint32_t started_ = 0;
@@ -309,7 +310,8 @@ BOOST_AUTO_TEST_CASE(invariants_hold_under_all_settings) {
   for (std::uint32_t seed = 0; seed < 4000; ++seed) {
     BOOST_TEST_INFO_SCOPE("seed " << seed);
     Case c(seed, Settings::all);
-    ContinuousScheduler scheduler(c.spec, c.blocks);
+    const std::unique_ptr<PagedScheduler> paged = make_paged_scheduler(c.spec, c.blocks);
+    PagedScheduler& scheduler = *paged;
     Watch watch(c, scheduler);
     const std::uint32_t steps = run(c, scheduler, watch);
     BOOST_TEST_REQUIRE(steps > 0u);
@@ -332,9 +334,8 @@ BOOST_AUTO_TEST_CASE(the_same_requests_give_the_same_steps) {
     std::string text[2];
     for (std::string& t : text) {
       Case c(seed, Settings::all);
-      ContinuousScheduler scheduler(c.spec, c.blocks);
       Transcript transcript;
-      run(c, scheduler, transcript);
+      run(c, *make_paged_scheduler(c.spec, c.blocks), transcript);
       t = transcript.text.str();
     }
     BOOST_TEST(text[0] == text[1]);

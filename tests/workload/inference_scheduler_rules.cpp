@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "tests/support/scheduling.h"
+#include "workload/inference/scheduler/sglang_scheduler.h"
 #include "workload/inference/scheduler/whole_sequences.h"
 
 using namespace railyard;
@@ -114,7 +115,7 @@ BOOST_AUTO_TEST_CASE(sglang_admits_by_the_expected_share_of_answers) {
     spec.prefix_caching = false;
     spec.block_tokens = 1;
     spec.max_batched_tokens = 100'000;
-    ContinuousScheduler scheduler(spec, z.tokens + 1);
+    SglangScheduler scheduler(spec, z.tokens + 1);
     struct Running {
       std::uint32_t number;
       std::uint64_t generated;
@@ -197,7 +198,7 @@ BOOST_AUTO_TEST_CASE(an_idle_sglang_expects_the_first_share_again) {
   spec.prefix_caching = false;
   spec.block_tokens = 1;
   for (const std::uint32_t more : {0, 1}) {
-    ContinuousScheduler scheduler(spec, 1 + 5000);
+    SglangScheduler scheduler(spec, 1 + 5000);
     scheduler.add(0, request(100, 1000));  // the share is the least one at its end
     run_to_end(scheduler);
     scheduler.add(1, request(100, 2000));

@@ -5,6 +5,7 @@
 
 namespace railyard::scenario {
 
+using workload::inference::BatchMix;
 using workload::inference::Preemption;
 using workload::inference::Reserve;
 using workload::inference::SchedulerSpec;
@@ -54,6 +55,10 @@ SchedulerSpec resolve_scheduler(const SchedulerSetting& setting, std::uint32_t p
                std::to_string(spec.max_seqs) + "; each running request needs a token of the budget");
   if (spec.preemption == Preemption::never && spec.reserve != Reserve::full_output)
     refuse("preemption", "never needs reserve: full_output; else the answers of running requests may not fit");
+  if (spec.reserve == Reserve::full_output && spec.mix != BatchMix::mixed)
+    refuse("reserve", "full_output (TensorRT-LLM) needs mix: mixed");
+  if (spec.reserve == Reserve::expected_output && spec.mix != BatchMix::prefill_first)
+    refuse("reserve", "expected_output (SGLang) needs mix: prefill_first");
   return spec;
 }
 

@@ -199,7 +199,7 @@ void check_instances(const std::vector<InstanceSpec>& instances, const platforms
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
 /// starts again after a preemption.
 void check_whole_prompts(const ServingRequests& requests, const workload::inference::SchedulerSpec& scheduler) {
-  const bool starts_again = scheduler.preemption == workload::inference::Preemption::recompute;
+  const bool starts_again = scheduler.reserve != workload::inference::Reserve::full_output;
   const std::optional<ServingRequests::Longest>& longest = starts_again ? requests.prompt_and_output : requests.prompt;
   if (scheduler.chunked_prefill || !longest || longest->tokens <= scheduler.max_batched_tokens) return;
   throw InputError(longest->where,

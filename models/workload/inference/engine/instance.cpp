@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workload/inference/scheduler/continuous_scheduler.h"
+#include "workload/inference/scheduler/paged_strategies.h"
 #include "workload/inference/scheduler/whole_sequences.h"
 
 namespace railyard::workload::inference {
@@ -55,7 +55,7 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   if (is_paged()) {
     const SchedulerSpec& s = spec_.scheduler;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
-    return std::make_unique<ContinuousScheduler>(s, paged_blocks);
+    return make_paged_scheduler(s, paged_blocks);
   }
   const WholeSequencesSpec& s = *spec_.whole;
   if (part() == RequestPart::answer) {

@@ -1,7 +1,7 @@
 // The room `scheduler` decides which tokens of which requests an instance computes next. A Scheduler has the queue and the running
 // requests, asks the KV cache for memory, and composes each ScheduledBatch; the engine runs it and reports its begin and its end.
-// A scheduler knows no other instance, and no time. Each strategy is a file: ContinuousScheduler (vLLM, with the settings of
-// SGLang and TensorRT-LLM) and WholeSequences (an engine before paged KV cache). Plain C++ without SystemC.
+// A scheduler knows no other instance, and no time. Each strategy is a file: ContinuousScheduler (vLLM),
+// SglangScheduler and TrtllmScheduler, on what they share (PagedScheduler), and WholeSequences (an engine before paged KV cache). Plain C++ without SystemC.
 //
 // Prompt and answer of a request may run on two instances. The one with the prompts keeps the KV of a request that has left until
 // it has been read. In the other one a request gets memory for its prompt, and runs when the KV has arrived.

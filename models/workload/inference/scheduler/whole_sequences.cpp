@@ -83,7 +83,7 @@ ScheduledBatch WholeSequences::next_batch(std::uint32_t group) {
   std::uint64_t budget = spec_.max_batched_tokens;
   const auto has_room = [&] { return budget > 0 && !(spec_.prompts_in_turn && !batch.items.empty()); };
   const auto take = [&](Sequence& s, std::uint64_t tokens) {
-    schedule(batch, s, tokens);
+    batch.items.push_back(s.schedule(tokens));
     budget -= tokens;
   };
   for (std::size_t i = 0; i < running_.size() && has_room(); ++i) {
@@ -101,21 +101,6 @@ ScheduledBatch WholeSequences::next_batch(std::uint32_t group) {
     take(s, std::min(s.known - s.computed, budget));
   }
   return batch;
-}
-
-void WholeSequences::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens) {
-  ScheduledBatch::Item item;
-  item.request = s.number;
-  item.tokens = static_cast<std::uint32_t>(tokens);
-  item.start = s.computed;
-  item.is_first = !s.has_started;
-  item.is_decode = tokens == 1 && s.computed >= s.prompt;
-  if (!item.is_decode) item.chunk = s.chunks++;
-  s.has_started = true;
-  s.computed += tokens;
-  item.produces = s.computed == s.known + s.sampling ? 1 : 0;
-  s.sampling += item.produces;
-  batch.items.push_back(item);
 }
 
 std::vector<std::uint32_t> WholeSequences::complete(const ScheduledBatch& batch) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "workload/inference/kv/sequence_memory.h"
+#include "workload/inference/scheduler/progress.h"
 #include "workload/inference/scheduler/scheduler.h"
 #include "workload/inference/scheduler/scheduler_spec.h"
 
@@ -44,18 +45,11 @@ class WholeSequences : public Scheduler {
   Counts counts(std::uint32_t) const override { return {}; }
 
  private:
-  struct Sequence {
-    std::uint32_t number = 0;
-    std::uint64_t prompt = 0;
-    std::uint64_t all = 0;       ///< prompt and answer
-    std::uint64_t known = 0;     ///< tokens
-    std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
-    std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
-    std::uint32_t chunks = 0;    ///< of the prompt, in batches so far
+  struct Sequence : Progress {
     std::uint32_t group = 0;
     std::uint64_t held = 0;  ///< tokens for which it has memory
     RequestPart part = RequestPart::all;
-    bool has_started = false, has_kv = true;
+    bool has_kv = true;
   };
   /// Batches of a group.
   struct Group {
@@ -67,7 +61,6 @@ class WholeSequences : public Scheduler {
   /// Tokens for which the request needs memory here.
   static std::uint64_t needed(const Sequence& s) { return s.part == RequestPart::answer ? s.all : s.prompt; }
   ScheduledBatch next_batch(std::uint32_t group);
-  void schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens);
   void give_back(Sequence& s);
 
   WholeSequencesSpec spec_;

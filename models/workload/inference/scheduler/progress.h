@@ -1,0 +1,26 @@
+// How far a request is on an instance. What schedulers of all kinds count, and the batch item that follows.
+#pragma once
+
+#include <cstdint>
+
+#include "workload/inference/scheduler/scheduled_batch.h"
+
+namespace railyard::workload::inference {
+
+struct Progress {
+  std::uint32_t number = 0;  ///< of the request
+  std::uint64_t prompt = 0;
+  std::uint64_t all = 0;       ///< prompt and answer
+  std::uint64_t known = 0;     ///< tokens
+  std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
+  std::uint64_t prefill = 0;   ///< tokens known when it started, or returned after a preemption
+  std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
+  std::uint32_t chunks = 0;    ///< of the prompt, in batches so far
+  bool has_started = false;
+  bool decodes_first = false;  ///< its first token is a decode of the prompt's last token
+
+  /// The next `tokens` tokens go into a batch. With `drafts`, a decode may compute so many guessed tokens beside its own.
+  ScheduledBatch::Item schedule(std::uint64_t tokens, std::uint32_t drafts = 0);
+};
+
+}  // namespace railyard::workload::inference
