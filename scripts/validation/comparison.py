@@ -30,6 +30,7 @@ class Outcome:
     points: tuple[Point, ...] = ()
     directory: pathlib.Path | None = None  # of the run, if there was one
     predicted: float | None = None
+    host_s: float | None = None  # of a TTFT: host time in the mean of all requests, where the run tells it
     chosen: str = ""  # choices of the run, such as algorithm and protocol
     skipped: str = ""
     set_aside: bool = False  # skipped for a reason of the measurement (set_aside.py)
@@ -99,6 +100,7 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
         try:
             outcome.predicted = outcome.experiment.read(result) / outcome.experiment.unit
             outcome.chosen = outcome.experiment.chosen(result)
+            outcome.host_s = result.summary["metrics"].get("ttft_parts_s", {}).get("host")
         except Unmapped as reason:
             outcome.skipped = str(reason)
         except Exception as fault:  # pylint: disable=broad-exception-caught

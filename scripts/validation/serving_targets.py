@@ -7,7 +7,7 @@ BLIS, a simulator fitted to other runs of the same kind (6.8, 6.5 and 18.4 %).
 import re
 from collections.abc import Callable, Sequence
 
-from . import targets
+from . import host_share, targets
 from .comparison import Outcome
 from .targets import Target
 
@@ -48,5 +48,5 @@ TARGETS = (
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """The table of the targets, for the digest."""
-    return targets.lines(TARGETS, outcomes)
+    """The table of the targets, and the host constants that are most of a TTFT, for the digest."""
+    return targets.lines(TARGETS, outcomes) + host_share.lines(outcomes)

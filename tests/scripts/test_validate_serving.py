@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from validation import CLASSES, closed_loop_rows, comparison, load_rows, published_rows, rows, serving, serving_targets  # noqa: E402
+from validation import CLASSES, closed_loop_rows, comparison, experiment, host_share, load_rows, published_rows, rows, serving, serving_targets  # noqa: E402
 
 COMMON = {"id": "S-1", "category": "5-inference", "value": "18", "unit": "ms"}
 LOAD = COMMON | {"system": "H100-SXM5-80GB", "model": "meta-llama/Llama-3.1-70B-Instruct", "tp": "4", "pp": "1", "precision": "bf16",
@@ -156,3 +156,20 @@ def test_every_target_but_those_of_the_clone_has_rows_of_its_own():
         one.predicted = 1.25 * one.row.value
     table = serving.targets(outcomes)
     assert len(table) == len(serving_targets.TARGETS) - 3 + 7 and all("| 25.0 % |" in line for line in table[6:-1])
+
+
+def test_host_constants_that_are_most_of_a_ttft_are_named():
+    def outcome(ttft_s, host_s, engine, **workload):
+        one = experiment.Experiment("closed loop TTFT", "plx_box", {"workload": {"engine": engine} | workload}, None, lambda result: ttft_s, 1e-3)
+        columns = {"metric": "TTFT"}
+        return comparison.Outcome(rows.Row("t.csv", 2, columns, 1.0), experiment=one, predicted=ttft_s * 1e3, host_s=host_s)
+
+    assert host_share.request_us("vllm-0.15") == host_share.request_us("vllm-0.19") > 0 == host_share.request_us("none")
+    little = [outcome(0.2, 0.01, "vllm-0.19")] * 3
+    assert not host_share.lines(little)
+    loop = [outcome(0.15, 0.105, "vllm-0.15", client_us=40000), outcome(0.1, 0.095, "vllm-0.15", client_us=40000)]
+    [line] = [line for line in host_share.lines(little + loop) if line.startswith("| closed")]
+    sheet = 1e-3 * host_share.request_us("vllm-0.15")
+    assert line == f"| closed loop TTFT, vllm-0.15 | 2 | 125 | 100 | {40 + sheet:.4g} (load generator 40, engine sheet {sheet:.4g}) |"
+    [line] = [line for line in host_share.lines([outcome(0.1, 0.09, "vllm-0.15", host={"request_us": 5000})]) if line.startswith("| closed")]
+    assert line.endswith("5 (scenario 5) |")
