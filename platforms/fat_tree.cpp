@@ -31,7 +31,7 @@ std::vector<std::uint32_t> FatTree::choices(const NetworkMessage& message, std::
   return all;
 }
 
-std::vector<FatTree::Leg> FatTree::way(const NetworkMessage& message, Tier turns_at) const {
+std::vector<FatTree::Leg> FatTree::path(const NetworkMessage& message, Tier turns_at) const {
   const std::uint32_t from = leaf_of(spec_, message.from), to = leaf_of(spec_, message.to);
   const std::uint32_t pod = pod_of(spec_, message.from), to_pod = pod_of(spec_, message.to);
   if (from == to && turns_at == Tier::leaf) return {};

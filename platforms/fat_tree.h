@@ -43,7 +43,7 @@ class FatTree {
     double part = 1;
   };
   /// @param turns_at  the least tier at which the way turns around
-  std::vector<Leg> way(const NetworkMessage& message, Tier turns_at = Tier::leaf) const;
+  std::vector<Leg> path(const NetworkMessage& message, Tier turns_at = Tier::leaf) const;
 
  private:
   /// The paths that routing allows, of `paths`. @param stride  LIDs after each other with the same path

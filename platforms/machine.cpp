@@ -140,7 +140,7 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   if (destination >= gpus_.size()) {
     if (in_one_tray) {
       egress.via = gpu::Egress::Via::pcie;
-      return has_lost_links_ ? way_left(source, destination, egress) : egress;
+      return has_lost_links_ ? path_left(source, destination, egress) : egress;
     }
     if (destination < first_free_window())
       throw std::logic_error("only GPUs of its tray copy to and from a host's memory");
@@ -155,13 +155,13 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
       egress.via = spec_.board.nvlink_planes.empty() ? gpu::Egress::Via::pcie : gpu::Egress::Via::nvlink;
       if (egress.via == gpu::Egress::Via::pcie) egress.far_pair = far_pair(from, to);
     }
-    return has_lost_links_ ? way_left(source, destination, egress) : egress;
+    return has_lost_links_ ? path_left(source, destination, egress) : egress;
   }
   egress.via = gpu::Egress::Via::nic;
   egress.nic = nics_[nic_of(GpuId(source), queue_pair)];
   egress.remote = nics_[nic_of(beside, queue_pair)]->lid();
   egress.one_of_several = nics_of_gpu_[GpuId(source)].count > 1 || nics_of_gpu_[beside].count > 1;
-  return has_lost_links_ ? way_left(source, destination, egress) : egress;
+  return has_lost_links_ ? path_left(source, destination, egress) : egress;
 }
 
 void Machine::attach(transport::Endpoint& device, std::uint32_t server, std::uint32_t branch,

@@ -1,3 +1,7 @@
+// The room `platforms` builds machines from datasheets. MachineSpec says what to build, from a board, GPUs, NICs and
+// switches; Machine builds the servers and the network, and fills the decoders of switches; FatTree decides trunks
+// between them; BuiltPart is a folded machine. Simulation in sc_main owns the machine; workloads get GPUs from it.
+//
 // An elaborated machine: servers of GPUs, PCIe switches, NICs and NVSwitches, joined by an InfiniBand network. There is
 // one builder for all box types; the board's datasheet has the differences between, say, a plx_box and a DGX.
 //
@@ -165,7 +169,7 @@ class Machine : private gpu::EgressPolicy,
   /// Builds all links between switches a second time ("next_"), for messages to the next copy, which have had the same links as
   /// all others. Both stand for one cable, of which they have different shares (sc_main/fold_shares.h).
   /// @pre before elaboration ends
-  void part_ways_to_next_copy();
+  void separate_paths_to_next_copy();
   /// LID of a NIC of the whole machine for messages to the next copy, if they cross a spine.
   transport::Lid lid_to_next_copy(std::uint32_t nic) const { return nic + whole_servers_of(spec_) * nics_per_server_; }
 
@@ -199,7 +203,7 @@ class Machine : private gpu::EgressPolicy,
   transport::Window first_sum() const { return first_beyond() + (spec_.part ? windows_of_gpus(spec_) : 0); }
   bool is_sum(transport::Window window) const { return window >= first_sum() && window < first_free_window(); }
   transport::Lid lid_of(transport::Window memory) const override;
-  SumWay sum_way(transport::Window source, std::uint32_t number) const override;
+  SumPath sum_path(transport::Window source, std::uint32_t number) const override;
   /// lid_to_next_copy(), or its own LID if the way turns around at a leaf.
   transport::Lid lid_beyond(const infiniband::Nic& nic) const;
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
@@ -247,8 +251,8 @@ class Machine : private gpu::EgressPolicy,
   void route_network(bool next);
   /// After link failures: the wanted egress if it still works, or another egress that joins the two memories: PCIe
   /// instead of NVLink, or the next NICs of their servers.
-  gpu::Egress way_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const;
-  gpu::Egress find_way(transport::Window source, transport::Window destination, gpu::Egress wanted) const;
+  gpu::Egress path_left(transport::Window source, transport::Window destination, const gpu::Egress& wanted) const;
+  gpu::Egress find_path(transport::Window source, transport::Window destination, gpu::Egress wanted) const;
   void on_links_changed() override;
   transport::LinkDirection to_switch() const;
   transport::LinkDirection to_nic() const;
@@ -278,7 +282,7 @@ class Machine : private gpu::EgressPolicy,
   /// Cache of way_left() since the last change: by source and destination, and by the wanted NICs.
   mutable std::map<std::tuple<transport::Window, transport::Window, const infiniband::Nic*, transport::Lid>,
                    gpu::Egress>
-      ways_left_;
+      paths_left_;
 };
 
 }  // namespace railyard::platforms

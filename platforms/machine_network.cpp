@@ -128,15 +128,15 @@ transport::Lid Machine::lid_of(transport::Window memory) const {
   return is_sum(memory) ? sum_nodes_[memory - first_sum()]->lid() : nics_[nic_of(GpuId(memory))]->lid();
 }
 
-gpu::EgressPolicy::SumWay Machine::sum_way(transport::Window source, std::uint32_t number) const {
-  SumWay way;
-  way.nic = nics_[nic_of(GpuId(source))];
-  if (!spec_.sharp) return way;
-  way.nodes.push_back(sum_node_of_.at(way.nic->port(PortId(infiniband::Nic::kNetworkPort)).peer)->window());
-  if (pods_.empty()) return way;
+gpu::EgressPolicy::SumPath Machine::sum_path(transport::Window source, std::uint32_t number) const {
+  SumPath path;
+  path.nic = nics_[nic_of(GpuId(source))];
+  if (!spec_.sharp) return path;
+  path.nodes.push_back(sum_node_of_.at(path.nic->port(PortId(infiniband::Nic::kNetworkPort)).peer)->window());
+  if (pods_.empty()) return path;
   const std::vector<infiniband::IbSwitch*>& spines = pods_.front().spines;
-  way.nodes.push_back(sum_node_of_.at(spines[number % spines.size()])->window());
-  return way;
+  path.nodes.push_back(sum_node_of_.at(spines[number % spines.size()])->window());
+  return path;
 }
 
 void Machine::build_fat_tree() {
@@ -207,7 +207,7 @@ void Machine::join(infiniband::IbSwitch& lower, const std::string& up, infiniban
 }
 
 // As many links again, in the same order.
-void Machine::part_ways_to_next_copy() {
+void Machine::separate_paths_to_next_copy() {
   const std::vector<BuiltTrunk> own = trunks_;
   for (std::size_t t = 0; t < own.size(); t += 2) {
     const auto next = [&](const transport::LinkEnd& end) { return "next_" + end.state().name; };
@@ -269,7 +269,7 @@ void Machine::route_network(bool next) {
   const std::size_t pods = next ? pods_.size() : 0, leaves = next ? built_leaves() : 0;
   const auto at_spine = [&](std::size_t p) { return next ? ports_of_spine(p) : 0; };
   /// Ports of spine s of pod p to the cores from which pod q is reached.
-  const auto ways = [&](std::size_t s, std::size_t p, std::size_t q) {
+  const auto paths = [&](std::size_t s, std::size_t p, std::size_t q) {
     std::vector<PortId> up;
     for (std::size_t c = 0; c < cores; ++c) {
       const std::size_t port = at_spine(p) + pods_[p].leaves.size() + c;
@@ -284,7 +284,7 @@ void Machine::route_network(bool next) {
       pods_[p].spines[s]->set_stride(neighbours * static_cast<std::uint32_t>(spines));
       for (std::size_t q = 0; q < pods_.size() && cores > 0; ++q)
         if (q != p || turns_at == Tier::core)
-          pods_[p].spines[s]->set_group(static_cast<std::uint32_t>(pods + q), ways(s, p, q));
+          pods_[p].spines[s]->set_group(static_cast<std::uint32_t>(pods + q), paths(s, p, q));
     }
     for (Leaf& from : pods_[p].leaves) {
       from.device->set_stride(neighbours);
@@ -298,7 +298,7 @@ void Machine::route_network(bool next) {
             const std::size_t port = from.nics.size() + (next ? spines : 0) + s;
             const bool over_core = p != q || ((itself || next) && turns_at == Tier::core);
             if (open(*from.device, port) && open(*pods_[q].spines[s], at_spine(q) + m) &&
-                (!over_core || !ways(s, p, q).empty()))
+                (!over_core || !paths(s, p, q).empty()))
               up.push_back(PortId(static_cast<std::uint32_t>(port)));
           }
           from.device->set_group(static_cast<std::uint32_t>(far_leaf), std::move(up));

@@ -16,18 +16,18 @@ bool joins(const transport::Device& from, PortId out, transport::Window destinat
 void Machine::on_links_changed() {
   has_lost_links_ = !fabric_.faults().lost().empty();
   if (!has_lost_links_) return;
-  ways_left_.clear();
+  paths_left_.clear();
   route_network();
 }
 
-gpu::Egress Machine::way_left(transport::Window source, transport::Window destination,
-                              const gpu::Egress& wanted) const {
-  const auto [found, fresh] = ways_left_.try_emplace({source, destination, wanted.nic, wanted.remote});
-  if (fresh) found->second = find_way(source, destination, wanted);
+gpu::Egress Machine::path_left(transport::Window source, transport::Window destination,
+                               const gpu::Egress& wanted) const {
+  const auto [found, fresh] = paths_left_.try_emplace({source, destination, wanted.nic, wanted.remote});
+  if (fresh) found->second = find_path(source, destination, wanted);
   return found->second;
 }
 
-gpu::Egress Machine::find_way(transport::Window source, transport::Window destination, gpu::Egress wanted) const {
+gpu::Egress Machine::find_path(transport::Window source, transport::Window destination, gpu::Egress wanted) const {
   const gpu::Gpu& gpu = *gpus_[GpuId(source)];
   if (wanted.via == gpu::Egress::Via::nvlink && !gpu.has_nvlink_to(destination)) wanted.via = gpu::Egress::Via::pcie;
   if (wanted.via == gpu::Egress::Via::pcie && !joins(gpu, gpu.pcie(), destination)) wanted.via = gpu::Egress::Via::none;

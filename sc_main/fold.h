@@ -1,7 +1,8 @@
 // Folding: data-parallel replicas that are alike, or servers of a collective (fold_candidate.h), do the same at the same
 // time, so one part of them runs for all. The part is the least number of replicas that shares no server with the others.
-// Only its servers are built, with the switches that they reach. What a rank sends to the next copy leaves by its NIC and comes back by its NIC, as the copy before it
-// would send (collective/collective.h, platforms::BuiltPart).
+// Only its servers are built, with the switches that they reach. A message to the next
+// replica leaves by its NIC and returns by its NIC: it stands for the message of the replica before
+// (collective/collective.h, platforms::BuiltPart).
 //
 // Replicas with a GPU or link that an event slows run beside the part, on their own servers, unless events slow the same
 // GPUs of all replicas. Members of a collective begin together (Executor), so all replicas wait for the slowest.

@@ -15,7 +15,7 @@ using workload::training::TrainingSpec;
 namespace {
 
 /// Finds the servers of each copy. @return whether copies share no server and are placed alike
-bool place(Candidate& candidate, std::uint32_t gpus_per_server) {
+bool coordinate(Candidate& candidate, std::uint32_t gpus_per_server) {
   std::set<std::uint32_t> taken;
   const Candidate::Copy& first = candidate.copies.front();
   for (Candidate::Copy& copy : candidate.copies) {
@@ -83,7 +83,7 @@ std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t gpus_
       found.copies[copy].gpus[number] = spec.placement[rank];
       found.copies[copy].numbers[number] = rank;
     }
-    if (place(found, gpus_per_server)) return found;
+    if (coordinate(found, gpus_per_server)) return found;
   }
   why = "replicas share servers, or are placed differently";
   return {};
@@ -118,7 +118,7 @@ std::optional<Candidate> candidate(const CollectiveBenchSpec& spec, std::uint32_
     why = "ranks enter at different times (workload.skew_us)";
   } else if (found.copies.size() == 1) {
     why = "all ranks are on one server";
-  } else if (!place(found, gpus_per_server)) {
+  } else if (!coordinate(found, gpus_per_server)) {
     why = "servers have different ranks, or ranks of a server do not follow each other";
   } else {
     return found;

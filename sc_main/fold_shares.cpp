@@ -36,21 +36,21 @@ class Shares {
     std::map<Trunk, double> whole;
     std::map<std::pair<Trunk, bool>, double> built;
     for (const Pair& pair : pairs) {
-      for (const FatTree::Leg& leg : way_in_part(pair, traffic_class))
+      for (const FatTree::Leg& leg : path_in_part(pair, traffic_class))
         built[{leg.trunk, pair.to_next_copy}] += leg.part;
       for (std::uint32_t copy = 0; copy < fold_.copies; ++copy)
         if (stands_for(pair, copy))
-          for (const FatTree::Leg& leg : way_in(copy, pair, traffic_class)) whole[leg.trunk] += leg.part;
+          for (const FatTree::Leg& leg : path_in(copy, pair, traffic_class)) whole[leg.trunk] += leg.part;
     }
     for (const Pair& pair : pairs) {
       std::map<std::pair<Tier, bool>, double> most;  // by kind of trunk
       for (std::uint32_t copy = 0; copy < fold_.copies; ++copy)
         if (stands_for(pair, copy))
-          for (const FatTree::Leg& leg : way_in(copy, pair, traffic_class)) {
+          for (const FatTree::Leg& leg : path_in(copy, pair, traffic_class)) {
             double& load = most[{leg.trunk.upper, leg.trunk.up}];
             load = std::max(load, whole.at(leg.trunk));
           }
-      for (const FatTree::Leg& leg : way_in_part(pair, traffic_class)) {
+      for (const FatTree::Leg& leg : path_in_part(pair, traffic_class)) {
         const auto mine = std::make_pair(leg.trunk, pair.to_next_copy);
         double& copies = copies_[mine];
         copies = std::max(copies, most[{leg.trunk.upper, leg.trunk.up}] / built.at(mine));
@@ -89,7 +89,7 @@ class Shares {
   bool stands_for(const Pair& pair, std::uint32_t copy) const {
     return fold_.runs_for[copy] == fold_.copy_of_server[pair.from_server];
   }
-  std::vector<FatTree::Leg> way_in_part(const Pair& p, std::uint8_t traffic_class) const {
+  std::vector<FatTree::Leg> path_in_part(const Pair& p, std::uint8_t traffic_class) const {
     platforms::NetworkMessage message;
     message.from = number_in_whole(spec_, p.from_server) * spec_.nics_per_server + p.from_nic;
     message.to = number_in_whole(spec_, p.to_server) * spec_.nics_per_server + p.to_nic;
@@ -97,9 +97,9 @@ class Shares {
     message.source = p.source;
     message.target = p.target;
     message.traffic_class = traffic_class;
-    return tree_.way(message, p.to_next_copy ? spec_.part->turns_at : Tier::leaf);
+    return tree_.path(message, p.to_next_copy ? spec_.part->turns_at : Tier::leaf);
   }
-  std::vector<FatTree::Leg> way_in(std::uint32_t copy, const Pair& p, std::uint8_t traffic_class) const {
+  std::vector<FatTree::Leg> path_in(std::uint32_t copy, const Pair& p, std::uint8_t traffic_class) const {
     const std::uint32_t from = fold_.servers[copy][p.from_server];
     const std::uint32_t to = fold_.servers[p.to_next_copy ? (copy + 1) % fold_.copies : copy][p.to_server];
     platforms::NetworkMessage message;
@@ -108,7 +108,7 @@ class Shares {
     message.source = from * spec_.board.gpus + p.from_gpu;
     message.target = to * spec_.board.gpus + p.to_gpu;
     message.traffic_class = traffic_class;
-    return tree_.way(message);
+    return tree_.path(message);
   }
 
   const Fold& fold_;
@@ -161,7 +161,7 @@ double share_trunks(const Fold& fold, const std::vector<transport::Traffic>& tra
   for (const auto& [traffic_class, of_class] : classes)
     shares.add_class(pairs_of(of_class, fold, machine), traffic_class);
   const bool parted = shares.differ();
-  if (parted) machine.part_ways_to_next_copy();
+  if (parted) machine.separate_paths_to_next_copy();
   return shares.set_rates(machine.trunks(), parted);
 }
 

@@ -1,3 +1,7 @@
+// The room `base` has what every other room uses and includes nothing of them: Time and Rate as integers, Index and
+// Table by typed numbers (index.h), number formats (data_type.h), Random, InputError for what a user wrote, Output and
+// OutputFailure for files, and the status with which a job ends (status.h).
+//
 // Quantities of the model: instants and durations in integer femtoseconds, rates in integer bytes per second.
 //
 // One femtosecond resolves 256 B at 900 GB/s (284.4 ps) to better than 0.001 %; 64 unsigned bits hold 5.1 hours. A

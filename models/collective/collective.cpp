@@ -48,7 +48,7 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   begun_ = false;
   replayed_ = nullptr;
   reuse_ = reuse;
-  course_.reset();
+  recording_.reset();
   first_entry_ = last_entry_ = Time();
 }
 
@@ -91,7 +91,7 @@ void Collective::start(std::uint32_t member) {
   check_done(member);
 }
 
-CourseKey Collective::course_key() const {
+RecordingKey Collective::recording_key() const {
   std::vector<Time> offsets;
   for (const Member& member : members_) offsets.push_back(member.entered_at - first_entry_);
   return {spec_.key(), std::move(offsets)};
@@ -101,27 +101,27 @@ bool Collective::reuse() {
   if (reuse_ == nullptr) return false;
   const Time now = fabric_.now();
   reuse_->begin(*this);
-  // If a member has not entered yet, the course key is not known.
+  // If a member has not entered yet, the key of the recording is not known.
   if (!all_entered() || reuse_->quiet_from() > now) return false;
-  if (const KnownCourse* known = reuse_->find(course_key())) {
-    const Course* const course = known->course.get();
-    if (!course->apart || reuse_->followed(*course, now)) return false;
-    for (const auto& [after, member] : course->done)
+  if (const KnownRecording* known = reuse_->find(recording_key())) {
+    const Recording* const recording = known->recording.get();
+    if (!recording->apart || reuse_->followed(*recording, now)) return false;
+    for (const auto& [after, member] : recording->done)
       fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
-    if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(course->memory, known->memories);
-    fabric_.replay(spec_.traffic_class, course->messages, reuse_->replay(*course, spec_.traffic_class, now));
-    trails_ = course->trails;
-    replayed_ = course;
+    if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(recording->memory, known->memories);
+    fabric_.replay(spec_.traffic_class, recording->messages, reuse_->replay(*recording, spec_.traffic_class, now));
+    trails_ = recording->trails;
+    replayed_ = recording;
     return true;
   }
-  course_ = std::make_unique<Course>();
-  course_->memory = std::make_shared<transport::MemoryCourse>();
-  course_from_ = now;
-  reuse_->keeps(*this, *course_, now);
+  recording_ = std::make_unique<Recording>();
+  recording_->memory = std::make_shared<transport::MemoryRecording>();
+  recording_from_ = now;
+  reuse_->keeps(*this, *recording_, now);
   return false;
 }
 
-void Collective::forget_course() { course_.reset(); }
+void Collective::forget_recording() { recording_.reset(); }
 
 const Action& Collective::current(std::uint32_t thread) {
   action_.clear();
@@ -212,13 +212,13 @@ void Collective::on_delivered(transport::Message& message) {
     on_undeliverable(message);
     return;
   }
-  if (course_) {
+  if (recording_) {
     transport::ClassTotals one;
     one.messages = 1;
     one.bytes = message.bytes;
     one.actual.add(message.finished - message.started);
     one.uncontended.add(message.uncontended);
-    course_->messages.add(one);
+    recording_->messages.add(one);
   }
   if (sums_.is_node(message.destination)) {
     pass_on(message);
@@ -279,7 +279,7 @@ void Collective::land(std::uint64_t mark) {
 void Collective::abort(Status status) {
   if (status_ != Status::ok) return;
   status_ = status;
-  course_.reset();
+  recording_.reset();
   drain();
 }
 
@@ -320,11 +320,11 @@ void Collective::finish(std::uint32_t member) {
     trails_[member] = causes_->trail_of(*this);
   }
   fabric_.calendar().at_last(fabric_.now(), turn(member, true), *this, kDoneTag, member);
-  if (course_) course_->done.emplace_back(fabric_.now() - course_from_, member);
-  if (++done_ != running_.size() || !course_) return;
-  course_->trails = trails_;
-  reuse_->keep(course_key(), std::move(*course_), fabric_.now(), fabric_.now() - course_from_);
-  course_.reset();
+  if (recording_) recording_->done.emplace_back(fabric_.now() - recording_from_, member);
+  if (++done_ != running_.size() || !recording_) return;
+  recording_->trails = trails_;
+  reuse_->keep(recording_key(), std::move(*recording_), fabric_.now(), fabric_.now() - recording_from_);
+  recording_.reset();
 }
 
 void Collective::tell_done(std::uint32_t member) {

@@ -1,3 +1,9 @@
+// The room `collective` runs collectives. A CollectiveRequest gets its algorithm, protocol and channels from NCCL's
+// rules (NcclPlan, tuner.h) or from an engine's (custom_all_reduce.h), as a CollectiveSpec. make_program() turns this
+// into a Program for a Group of members. A Collective executes it: the executor enters members, and CollectiveClient
+// hears of their ends; all bytes go through Fabric::send(). ReuseGroup records a collective whose links are its own and
+// replays it. RunningMembers, NetworkSums and SharedLinks serve folded groups, sums in switches, and virtual members.
+//
 // Collectives as dependency graphs of transfers, executed by the CTAs of their members. Every byte crosses the fabric.
 //
 // A collective runs a Program (program.h): each member has threads, and each thread does its actions in order. An
@@ -36,13 +42,13 @@
 
 namespace railyard::collective {
 
-/// Everything that determines the course of a collective on quiet links of its own: its spec, and the entry of each
+/// Everything that determines the recording of a collective on quiet links of its own: its spec, and the entry of each
 /// member relative to the first entry.
-using CourseKey = std::pair<decltype(std::declval<CollectiveSpec>().key()), std::vector<Time>>;
+using RecordingKey = std::pair<decltype(std::declval<CollectiveSpec>().key()), std::vector<Time>>;
 
 class Collective;
 class ReuseTable;
-struct Course;
+struct Recording;
 
 class CollectiveClient {
  public:
@@ -121,12 +127,12 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void start(std::uint32_t member);
   /// Calls on_event(tag, data) after `wait`.
   void put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying = Time());
-  /// At the start of the first member: replays an earlier course and returns true, or begins to record this collective.
+  /// At the start of the first member: replays an earlier recording and returns true, or begins to record this collective.
   bool reuse();
-  CourseKey course_key() const;
+  RecordingKey recording_key() const;
   /// Discards the recording, because another collective has begun on the same links.
   friend class ReuseTable;
-  void forget_course();
+  void forget_recording();
 
   /// Runs the actions of a thread until one must wait.
   void advance(std::uint32_t thread);
@@ -156,7 +162,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
   /// @return slot of the message
   std::uint32_t add_virtual(std::uint32_t thread, const Transfer& transfer, const transport::Message& message);
   /// It takes so many parts of each virtual_link(), each for `of` parts of its time.
-  void use_virtual(std::uint32_t slot, const SharedLinks::Way& way, std::array<std::uint32_t, 2> parts,
+  void use_virtual(std::uint32_t slot, const SharedLinks::Path& path, std::array<std::uint32_t, 2> parts,
                    std::uint32_t of);
   /// Schedules the next event of the links of virtual members.
   void wake_for_virtual();
@@ -216,8 +222,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
     Time written;                 ///< when its sender has written the last byte
   };
   /// Links of a member: inside its server, and to other servers.
-  enum VirtualWay : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kVirtualWays };
-  static std::uint32_t virtual_link(std::uint32_t member, VirtualWay way) { return member * kVirtualWays + way; }
+  enum VirtualLink : std::uint32_t { kOut, kIn, kToOthers, kFromOthers, kVirtualLinks };
+  static std::uint32_t virtual_link(std::uint32_t member, VirtualLink link) { return member * kVirtualLinks + link; }
   SharedLinks virtual_links_;        ///< of a folded group, by virtual_link()
   Time virtual_wake_ = Time::max();  ///< their next event
   std::vector<VirtualMessage> virtual_messages_;
@@ -232,10 +238,10 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::uint64_t first_turn_ = 0;
   Time first_entry_, last_entry_;
   bool begun_ = false;
-  const Course* replayed_ = nullptr;  ///< course that is replayed instead of a simulation
+  const Recording* replayed_ = nullptr;  ///< recording that is replayed instead of a simulation
   ReuseTable* reuse_ = nullptr;
-  std::unique_ptr<Course> course_;  ///< recording of this collective
-  Time course_from_;
+  std::unique_ptr<Recording> recording_;  ///< recording of this collective
+  Time recording_from_;
   std::vector<Trail> trails_;  ///< of members that are done; empty without a listener for causes
   struct Posted {
     std::uint32_t thread = 0;

@@ -1,8 +1,8 @@
 // The links that collectives of a group can use, and whether two groups are alike. If they are alike, an equal
-// collective takes the same course on both: the same times, and the same bytes on corresponding links.
+// collective runs alike on both: the same times, and the same bytes on corresponding links.
 //
 // Ports are listed in the order in which the paths between the members cross them, so equal positions correspond. The
-// makeup of a footprint contains all that the course of a collective can depend on:
+// makeup of a footprint contains all that a collective's progress can depend on:
 //   paths     of every pair of members, hop by hop, with their fixed times, limits and stripes
 //   links     rates, latencies, credits and packets of both directions
 //   devices   class, traits (Device::traits()), and the order of their ports, because arbitration follows this order

@@ -17,8 +17,8 @@ void add_sum_nodes(Group& group, const std::vector<gpu::Gpu*>& gpus) {
   std::set<const infiniband::Nic*> nics;  // of the first server
   for (std::uint32_t place = 0; place < each; ++place) {
     const auto number = static_cast<std::uint32_t>(nics.size());
-    if (!nics.insert(gpus[place]->sum_way(number).nic).second) continue;
-    for (std::uint32_t m = place; m < group.size(); m += each) nodes[m] = gpus[m]->sum_way(number).nodes;
+    if (!nics.insert(gpus[place]->sum_path(number).nic).second) continue;
+    for (std::uint32_t m = place; m < group.size(); m += each) nodes[m] = gpus[m]->sum_path(number).nodes;
     // The root is the first node that they have in common.
     const auto differ = [&](std::size_t tier) {
       for (std::uint32_t m = place; m < group.size(); m += each)

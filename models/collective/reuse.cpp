@@ -18,8 +18,8 @@ transport::PortCounters difference(const transport::PortCounters& now, const tra
 }
 
 /// Sorts steps by time and joins those at the same instant.
-void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
-  using Step = transport::MemoryCourse::Step;
+void put_in_order(std::vector<transport::MemoryRecording::Step>& steps) {
+  using Step = transport::MemoryRecording::Step;
   std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.after < b.after; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < steps.size();) {
@@ -37,7 +37,7 @@ void put_in_order(std::vector<transport::MemoryCourse::Step>& steps) {
 }  // namespace
 
 ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-                       std::shared_ptr<SharedCourses> shared)
+                       std::shared_ptr<SharedRecordings> shared)
     : fabric_(fabric),
       members_(group.groups.front()->members),
       ports_(footprint.ports),
@@ -66,22 +66,22 @@ bool ReuseTable::crosses(const std::vector<transport::LinkEnd>& links) const {
   });
 }
 
-bool ReuseTable::followed(const Course& course, Time now) const {
-  // Before the next launch of a member, all credits of a course that is apart have returned.
-  if (!fabric_.ports_followed(now, now + course.took() + least_launch_)) return false;
+bool ReuseTable::followed(const Recording& recording, Time now) const {
+  // Before the next launch of a member, all credits of a collective that is apart have returned.
+  if (!fabric_.ports_followed(now, now + recording.took() + least_launch_)) return false;
   return std::any_of(ports_.begin(), ports_.end(),
                      [](const transport::LinkEnd& port) { return port.state().listener_mark != 0; });
 }
 
-const KnownCourse* ReuseTable::find(const CourseKey& key) {
-  const auto found = courses_.find(key);
-  return found == courses_.end() ? adopt(key) : &found->second;
+const KnownRecording* ReuseTable::find(const RecordingKey& key) {
+  const auto found = recordings_.find(key);
+  return found == recordings_.end() ? adopt(key) : &found->second;
 }
 
-const KnownCourse* ReuseTable::adopt(const CourseKey& key) {
+const KnownRecording* ReuseTable::adopt(const RecordingKey& key) {
   const auto [first, last] = shared_->by_key.equal_range(key);
   for (auto entry = first; entry != last; ++entry) {
-    const SharedCourses::Recorded& recorded = entry->second;
+    const SharedRecordings::Recorded& recorded = entry->second;
     bool alike = true;
     for (std::size_t s = 0; s < sources_.size() && alike; ++s) alike = numbered_alike(recorded, s);
     if (!alike) continue;
@@ -90,13 +90,13 @@ const KnownCourse* ReuseTable::adopt(const CourseKey& key) {
       for (std::size_t n = mine.endpoint->requesters(mine.port); n < recorded.after[s]; ++n)
         mine.endpoint->add_requester(mine.port, *renamed(*recorded.by, theirs.endpoint->requester(theirs.port, n)));
     }
-    return &courses_.emplace(key, KnownCourse{recorded.course, memories_of(*recorded.by, *recorded.course)})
+    return &recordings_.emplace(key, KnownRecording{recorded.recording, memories_of(*recorded.by, *recorded.recording)})
                 .first->second;
   }
   return nullptr;
 }
 
-bool ReuseTable::numbered_alike(const SharedCourses::Recorded& recorded, std::size_t s) const {
+bool ReuseTable::numbered_alike(const SharedRecordings::Recorded& recorded, std::size_t s) const {
   const Source &mine = sources_[s], &theirs = recorded.by->sources_[s];
   const std::size_t numbered = mine.endpoint->requesters(mine.port);
   if (numbered < recorded.before[s]) return false;
@@ -129,9 +129,9 @@ std::vector<std::size_t> ReuseTable::requesters() const {
   return numbers;
 }
 
-std::vector<transport::Window> ReuseTable::memories_of(const ReuseTable& recorder, const Course& course) const {
+std::vector<transport::Window> ReuseTable::memories_of(const ReuseTable& recorder, const Recording& recording) const {
   std::vector<transport::Window> memories;
-  for (const transport::MemoryCourse::Memory& memory : course.memory->memories) {
+  for (const transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     const auto& members = recorder.members_;
     const auto member = std::find(members.begin(), members.end(), memory.window) - members.begin();
     memories.push_back(members_[static_cast<std::size_t>(member)]);
@@ -142,11 +142,11 @@ std::vector<transport::Window> ReuseTable::memories_of(const ReuseTable& recorde
 void ReuseTable::begin(const Collective& collective) {
   if (kept_ == nullptr) return;
   stop_recording();
-  if (kept_ != &collective) kept_->forget_course();
+  if (kept_ != &collective) kept_->forget_recording();
   kept_ = nullptr;
 }
 
-void ReuseTable::keeps(Collective& collective, Course& course, Time now) {
+void ReuseTable::keeps(Collective& collective, Recording& recording, Time now) {
   kept_ = &collective;
   requesters_before_ = requesters();
   before_.clear();
@@ -155,8 +155,8 @@ void ReuseTable::keeps(Collective& collective, Course& course, Time now) {
     counters->peak_queued_bytes = 0;  // nothing is queued on quiet links
   }
   if (!fabric_.charges_followed()) return;
-  course.charges.assign(counters_.size(), transport::ChargeLog(now));
-  for (std::size_t i = 0; i < counters_.size(); ++i) counters_[i]->log = &course.charges[i];
+  recording.charges.assign(counters_.size(), transport::ChargeLog(now));
+  for (std::size_t i = 0; i < counters_.size(); ++i) counters_[i]->log = &recording.charges[i];
 }
 
 void ReuseTable::stop_recording() {
@@ -167,34 +167,36 @@ void ReuseTable::stop_recording() {
   }
 }
 
-void ReuseTable::keep(const CourseKey& key, Course course, Time now, Time took) {
-  for (std::size_t i = 0; i < counters_.size(); ++i) course.counters.push_back(difference(*counters_[i], before_[i]));
+void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Time took) {
+  for (std::size_t i = 0; i < counters_.size(); ++i)
+    recording.counters.push_back(difference(*counters_[i], before_[i]));
   stop_recording();
   kept_ = nullptr;
   if (adopt(key) != nullptr) return;  // another group has recorded it in the meantime
-  if (shared_->courses >= SharedCourses::kMostCourses || shared_->steps >= SharedCourses::kMostSteps) return;
+  if (shared_->recordings >= SharedRecordings::kMostRecordings || shared_->steps >= SharedRecordings::kMostSteps)
+    return;
   Time first_done = took;
-  for (const auto& [after, member] : course.done) first_done = sooner(first_done, after);
-  course.apart = since(quiet_from(), now - took) <= first_done + least_launch_;
-  for (transport::MemoryCourse::Memory& memory : course.memory->memories) {
+  for (const auto& [after, member] : recording.done) first_done = sooner(first_done, after);
+  recording.apart = since(quiet_from(), now - took) <= first_done + least_launch_;
+  for (transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     put_in_order(memory.steps);
     shared_->steps += memory.steps.size();
   }
-  for (const transport::ChargeLog& log : course.charges) shared_->steps += log.size();
-  ++shared_->courses;
-  const auto kept = std::make_shared<const Course>(std::move(course));
-  courses_.emplace(key, KnownCourse{kept, memories_of(*this, *kept)});
+  for (const transport::ChargeLog& log : recording.charges) shared_->steps += log.size();
+  ++shared_->recordings;
+  const auto kept = std::make_shared<const Recording>(std::move(recording));
+  recordings_.emplace(key, KnownRecording{kept, memories_of(*this, *kept)});
   if (!sources_.empty() && kept->trails.empty())
-    shared_->by_key.emplace(key, SharedCourses::Recorded{kept, this, requesters_before_, requesters()});
+    shared_->by_key.emplace(key, SharedRecordings::Recorded{kept, this, requesters_before_, requesters()});
 }
 
-std::uint64_t ReuseTable::replay(const Course& course, std::uint8_t traffic_class, Time now) {
+std::uint64_t ReuseTable::replay(const Recording& recording, std::uint8_t traffic_class, Time now) {
   transport::FabricListener* const listener = fabric_.listener();
-  const Time until = now + course.took();
+  const Time until = now + recording.took();
   std::uint64_t transactions = 0;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     transport::PortCounters& c = *counters_[i];
-    const transport::PortCounters& more = course.counters[i];
+    const transport::PortCounters& more = recording.counters[i];
     c.transactions += more.transactions;
     if (i < ports_.size() && more.transactions != 0) {
       transactions += more.transactions;
@@ -203,8 +205,8 @@ std::uint64_t ReuseTable::replay(const Course& course, std::uint8_t traffic_clas
     c.payload_bytes += more.payload_bytes;
     c.wire_bytes += more.wire_bytes;
     c.busy += more.busy;
-    if (!course.charges.empty()) {
-      c.replayed = &course.charges[i];
+    if (!recording.charges.empty()) {
+      c.replayed = &recording.charges[i];
       c.replayed_from = now;
     }
     c.peak_queued_bytes = std::max(c.peak_queued_bytes, more.peak_queued_bytes);
@@ -229,7 +231,7 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(
     for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}];
   }
   std::vector<std::shared_ptr<ReuseTable>> tables;
-  std::vector<std::pair<const Makeup*, std::shared_ptr<SharedCourses>>> shared;
+  std::vector<std::pair<const Makeup*, std::shared_ptr<SharedRecordings>>> shared;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Footprint& own = footprints[g];
     const bool alone = std::all_of(own.ports.begin(), own.ports.end(), [&](const transport::LinkEnd& port) {
@@ -243,9 +245,9 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(
     auto like = std::find_if(shared.begin(), shared.end(),
                              [&](const auto& s) { return makeup != nullptr && *s.first == *makeup; });
     if (like == shared.end() && makeup != nullptr)
-      like = shared.insert(shared.end(), {makeup, std::make_shared<SharedCourses>()});
+      like = shared.insert(shared.end(), {makeup, std::make_shared<SharedRecordings>()});
     tables.push_back(std::make_shared<ReuseTable>(
-        fabric, groups[g], own, makeup != nullptr ? like->second : std::make_shared<SharedCourses>()));
+        fabric, groups[g], own, makeup != nullptr ? like->second : std::make_shared<SharedRecordings>()));
   }
   return tables;
 }

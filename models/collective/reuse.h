@@ -1,19 +1,19 @@
 // Collectives that are simulated once and then replayed. On links that no other traffic can reach, a collective is a
 // function of its graph, its bytes, its members and the times at which they entered. If the links are quiet when it
-// begins, an equal collective takes the same course. A course records when each member was done, what the collective
+// begins, an equal collective runs as recorded. A recording has the instants when each member was done, what the collective
 // added to the counters of its links, and what it took of its members' memories, step by step. A replay adds the same.
-// Where the use of links is asked for in the middle of a collective (Fabric::follow_charges), a course also records
-// when each link was charged. A run gives the same results whether its courses are replayed or simulated.
+// Where the use of links is asked for in the middle of a collective (Fabric::follow_charges), a recording also has
+// when each link was charged. A run gives the same results whether its recordings are replayed or simulated.
 //
 // isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can
 // send. A collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener
 // follows one of them at this time; and also if the next collective of the group may begin before all credits have returned, because
 // a replay does not leave those credits behind.
 //
-// Groups that are alike (footprint.h) share courses. One difference between them can remain: ports serve their
-// requesters in turns, by number, and endpoints number requesters in the order of first use. So a group takes a course
+// Groups that are alike (footprint.h) share recordings. One difference between them can remain: ports serve their
+// requesters in turns, by number, and endpoints number requesters in the order of first use. So a group replays a recording
 // of another group only if its requesters have the same numbers, or will get them in this collective; then it numbers
-// them as the collective would have done. Courses with chains of causes are not shared, because their costs name links.
+// them as the collective would have done. Recordings with chains of causes are not shared, because their costs name links.
 #pragma once
 
 #include <map>
@@ -29,48 +29,48 @@
 namespace railyard::collective {
 
 /// What one collective left behind, relative to its first start.
-struct Course {
+struct Recording {
   std::vector<std::pair<Time, std::uint32_t>> done;  ///< (when, member), in order
   Time took() const { return done.back().first; }
   std::vector<transport::PortCounters> counters;  ///< added to each port of the group, and to each meter
   std::vector<transport::ChargeLog> charges;      ///< as counters; empty if nobody follows charges
   transport::ClassTotals messages;
-  std::shared_ptr<transport::MemoryCourse> memory;  ///< of its members
-  std::vector<Trail> trails;                        ///< by member; empty where nobody follows causes
+  std::shared_ptr<transport::MemoryRecording> memory;  ///< of its members
+  std::vector<Trail> trails;                           ///< by member; empty where nobody follows causes
   bool apart = false;  ///< its links are quiet before the group's next collective can begin
 };
 
 class ReuseTable;
 
-/// The courses that groups which are alike have recorded.
-struct SharedCourses {
+/// What groups that are alike have recorded.
+struct SharedRecordings {
   struct Recorded {
-    std::shared_ptr<const Course> course;
+    std::shared_ptr<const Recording> recording;
     const ReuseTable* by = nullptr;
     std::vector<std::size_t> before, after;  ///< number of requesters at each port of the recorder's endpoints
   };
-  // Bounds of the memory for all courses.
-  static constexpr std::size_t kMostCourses = 4096, kMostSteps = 1 << 22;
-  std::multimap<CourseKey, Recorded> by_key;
-  std::size_t courses = 0, steps = 0;
+  // Bounds of the memory for all recordings.
+  static constexpr std::size_t kMostRecordings = 4096, kMostSteps = 1 << 22;
+  std::multimap<RecordingKey, Recorded> by_key;
+  std::size_t recordings = 0, steps = 0;
 };
 
-/// A course as one group takes it.
-struct KnownCourse {
-  std::shared_ptr<const Course> course;
+/// A recording as one group replays it.
+struct KnownRecording {
+  std::shared_ptr<const Recording> recording;
   std::vector<transport::Window> memories;  ///< in the order of course->memory
 };
 
 struct ReuseGroup;
 
-/// The courses that one group of members can take, with the group's ports and meters. No other traffic can cross these.
+/// The recordings that one group of members can replay, with the group's ports and meters. No other traffic can cross these.
 class ReuseTable {
  public:
   /// @param footprint     of the group, on quiet links
   /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
   /// @param shared        one object for all groups that are alike
   ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-             std::shared_ptr<SharedCourses> shared);
+             std::shared_ptr<SharedRecordings> shared);
 
   Time least_launch() const { return least_launch_; }
   /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
@@ -78,21 +78,21 @@ class ReuseTable {
   Time quiet_from() const;
   /// Whether one of these links is among the ports.
   bool crosses(const std::vector<transport::LinkEnd>& links) const;
-  /// Whether a listener follows one of the ports while this course would take place. A replay would hide events from it.
-  bool followed(const Course& course, Time now) const;
-  /// Null if no course is known for this key.
-  const KnownCourse* find(const CourseKey& key);
+  /// Whether a listener follows one of the ports during this recording. A replay would hide events from it.
+  bool followed(const Recording& recording, Time now) const;
+  /// Null if no recording is known for this key.
+  const KnownRecording* find(const RecordingKey& key);
   /// A collective of the group begins. Another collective that is being recorded is no longer alone: its recording is
   /// dropped.
   void begin(const Collective& collective);
   /// The collective that has just begun is being recorded. keep() follows when it is over.
-  void keeps(Collective& collective, Course& course, Time now);
+  void keeps(Collective& collective, Recording& recording, Time now);
   /// @param took  time from the first start until now, when all members are done
-  void keep(const CourseKey& key, Course course, Time now, Time took);
+  void keep(const RecordingKey& key, Recording recording, Time now, Time took);
 
-  /// Adds a course that begins now to the counters, and tells the fabric's listener.
-  /// @return transactions over links in the course
-  std::uint64_t replay(const Course& course, std::uint8_t traffic_class, Time now);
+  /// Adds a recording that begins now to the counters, and tells the fabric's listener.
+  /// @return transactions over links in the recording
+  std::uint64_t replay(const Recording& recording, std::uint8_t traffic_class, Time now);
 
  private:
   /// A port of an endpoint: its requesters are numbered in the order of first use.
@@ -102,14 +102,14 @@ class ReuseTable {
   };
 
   void stop_recording();
-  /// Takes over a course of another group.
-  const KnownCourse* adopt(const CourseKey& key);
+  /// Takes over a recording of another group.
+  const KnownRecording* adopt(const RecordingKey& key);
   /// Whether this group's requesters at a source are numbered as the recorder's were, or will be after the collective.
-  bool numbered_alike(const SharedCourses::Recorded& recorded, std::size_t source) const;
+  bool numbered_alike(const SharedRecordings::Recorded& recorded, std::size_t source) const;
   /// A requester of another group, as it is called in this group; none if it is not for messages among the members.
   std::optional<transport::RequesterKey> renamed(const ReuseTable& other, const transport::RequesterKey& key) const;
   std::vector<std::size_t> requesters() const;
-  std::vector<transport::Window> memories_of(const ReuseTable& recorder, const Course& course) const;
+  std::vector<transport::Window> memories_of(const ReuseTable& recorder, const Recording& recording) const;
 
   const transport::Fabric& fabric_;
   std::vector<transport::Window> members_;
@@ -118,12 +118,12 @@ class ReuseTable {
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   std::vector<Source> sources_;                     ///< empty if the group is like no other group
   Time least_launch_;
-  std::shared_ptr<SharedCourses> shared_;
+  std::shared_ptr<SharedRecordings> shared_;
   Collective* kept_ = nullptr;
   // When the recording began:
   std::vector<transport::PortCounters> before_;
   std::vector<std::size_t> requesters_before_;
-  std::map<CourseKey, KnownCourse> courses_;
+  std::map<RecordingKey, KnownRecording> recordings_;
 };
 
 /// Groups of the same members. Each member takes part in one collective after the other, over all these groups.

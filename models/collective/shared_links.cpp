@@ -20,15 +20,15 @@ void SharedLinks::clear(std::uint32_t links) {
   now_ = Time();
 }
 
-void SharedLinks::push(Time now, std::uint32_t sender, const Way& way, const Item& item) {
-  const auto [at, is_new] = numbers_.try_emplace({sender, way}, static_cast<std::uint32_t>(flows_.size()));
+void SharedLinks::push(Time now, std::uint32_t sender, const Path& path, const Item& item) {
+  const auto [at, is_new] = numbers_.try_emplace({sender, path}, static_cast<std::uint32_t>(flows_.size()));
   if (is_new) {
     Flow& flow = flows_.emplace_back();
     flow.number = at->second;
-    flow.crossings = &flow.way;
-    for (const Crossing& crossing : way) {
+    flow.crossings = &flow.path;
+    for (const Crossing& crossing : path) {
       if (crossing.link == kNone) break;
-      transport::FluidCrossing& crossed = flow.way.emplace_back();
+      transport::FluidCrossing& crossed = flow.path.emplace_back();
       crossed.port = &links_[crossing.link];
       crossed.requester = crossing.input;
     }
@@ -42,9 +42,9 @@ void SharedLinks::begin(Time now, Flow& flow) {
   now_ = now;
   const Item& item = flow.items.front();
   flow.demand = 1;
-  for (std::size_t i = 0; i < flow.way.size(); ++i) {
-    flow.way[i].wire = flow.way[i].weight = item.weights[i];
-    flow.demand = std::min(flow.demand, 1 / flow.way[i].wire);
+  for (std::size_t i = 0; i < flow.path.size(); ++i) {
+    flow.path[i].wire = flow.path[i].weight = item.weights[i];
+    flow.demand = std::min(flow.demand, 1 / flow.path[i].wire);
   }
   flow.left = static_cast<double>(item.takes.fs());
   flow.since = now;

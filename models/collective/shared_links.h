@@ -25,7 +25,7 @@ class SharedLinks {
     std::uint32_t input = kOwnInput;
     bool operator<(const Crossing& other) const { return std::tie(link, input) < std::tie(other.link, other.input); }
   };
-  using Way = std::array<Crossing, 2>;  ///< the second may be kNone
+  using Path = std::array<Crossing, 2>;  ///< the second may be kNone
   struct Item {
     std::array<std::uint32_t, 2> weights{1, 1};  ///< of the flow on its links, while this item is its first
     Time takes;                                  ///< if the flow has its links for itself and the weights are 1
@@ -39,7 +39,7 @@ class SharedLinks {
   /// Removes all flows.
   void clear(std::uint32_t links);
   /// A flow is all items of a sender with this way.
-  void push(Time now, std::uint32_t sender, const Way& way, const Item& item);
+  void push(Time now, std::uint32_t sender, const Path& path, const Item& item);
   /// When the next item has crossed, if no other comes before. Time::max(): the links are idle.
   Time next();
   /// Calls `with` with the number of each item that has crossed by `now`. `with` may push. @pre now is at most next()
@@ -51,7 +51,7 @@ class SharedLinks {
  private:
   /// Its rate is the time of its first item that passes in a unit of time.
   struct Flow : transport::FluidFlow {
-    std::vector<transport::FluidCrossing> way;
+    std::vector<transport::FluidCrossing> path;
     std::deque<Item> items;
     double speed = 0;  ///< its rate since `since`
     double left = 0;   ///< time of its first item that had not passed then, in femtoseconds
@@ -73,7 +73,7 @@ class SharedLinks {
   transport::FluidPort opposite_;  ///< no acks here
   std::deque<transport::FluidPort> links_;
   std::deque<Flow> flows_;
-  std::map<std::pair<std::uint32_t, Way>, std::uint32_t> numbers_;      ///< of flows, by sender and way
+  std::map<std::pair<std::uint32_t, Path>, std::uint32_t> numbers_;     ///< of flows, by sender and way
   std::priority_queue<End, std::vector<End>, std::greater<End>> ends_;  ///< also ends that no longer hold
   Time now_;
 };

@@ -173,8 +173,8 @@ void Collective::post(std::uint32_t number, const Transfer& t, Rate rate, bool t
 
 void Collective::give(const transport::Message& message) {
   const transport::Message& sent = fabric_.send(message);
-  if (course_ && fabric_.memories() != nullptr)
-    fabric_.memories()->keep(sent, fabric_.now() - course_from_, *course_->memory);
+  if (recording_ && fabric_.memories() != nullptr)
+    fabric_.memories()->keep(sent, fabric_.now() - recording_from_, *recording_->memory);
 }
 
 void Collective::add_ahead(std::uint32_t number, const Action& action) {

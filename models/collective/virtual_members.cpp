@@ -30,10 +30,10 @@ std::uint32_t Collective::add_virtual(std::uint32_t number, const Transfer& t, c
   return slot;
 }
 
-void Collective::use_virtual(std::uint32_t slot, const SharedLinks::Way& way, std::array<std::uint32_t, 2> parts,
+void Collective::use_virtual(std::uint32_t slot, const SharedLinks::Path& path, std::array<std::uint32_t, 2> parts,
                              std::uint32_t of) {
   const VirtualMessage& sent = virtual_messages_[slot];
-  virtual_links_.push(fabric_.now(), sent.thread, way, {parts, Time::fs(sent.takes.fs() / of), slot});
+  virtual_links_.push(fabric_.now(), sent.thread, path, {parts, Time::fs(sent.takes.fs() / of), slot});
   if (virtual_wake_ == fabric_.now()) return;
   virtual_wake_ = fabric_.now();  // rates are solved once, when all messages of this instant are there
   put_off(Time(), kCrossedTag, 0);
@@ -43,17 +43,17 @@ void Collective::post_virtual(std::uint32_t number, const Transfer& t, const tra
   const std::uint32_t member = number / program_->threads(), to = thread_in(message.cookie) / program_->threads();
   const std::uint32_t slot = add_virtual(number, t, message), all = running_.runs_for(member);
   virtual_messages_[slot].crossings = 1;
-  const auto way = [&](VirtualWay from, VirtualWay at) {  // a switch takes turns among senders
-    return SharedLinks::Way{{{virtual_link(member, from), SharedLinks::kOwnInput}, {virtual_link(to, at), member}}};
+  const auto path = [&](VirtualLink from, VirtualLink at) {  // a switch takes turns among senders
+    return SharedLinks::Path{{{virtual_link(member, from), SharedLinks::kOwnInput}, {virtual_link(to, at), member}}};
   };
   if (leaves_server(member, t)) {
-    use_virtual(slot, way(kToOthers, kFromOthers), {all, all}, all);
+    use_virtual(slot, path(kToOthers, kFromOthers), {all, all}, all);
     return;
   }
   // The members for which this one runs do the same now. A sum reads from all of them, a multicast writes to all of them.
   const std::uint32_t out = t.kind == Transfer::Kind::reduce ? all * all : all;
   const std::uint32_t in = t.kind == Transfer::Kind::multicast ? all * all : all;
-  use_virtual(slot, way(kOut, kIn), {out, in}, all);
+  use_virtual(slot, path(kOut, kIn), {out, in}, all);
 }
 
 void Collective::reach_virtual(std::uint32_t number, const Transfer& t, transport::Message& message) {

@@ -1,3 +1,8 @@
+// The room `execution` has the only executor of a simulation. Workloads create Ranks with named streams, Communicators,
+// and Jobs (kernel, collective, send and receive, host step); the Executor begins a job on its device when its stream
+// and its dependencies allow, writes its JobRecord, and calls its JobClient. A failed job cancels those that wait for
+// it. JobListener and JobSink are for probes and results; stall.cpp says what waits for what.
+//
 // Runs all jobs; a simulation has one executor. The executor owns ranks and jobs. It gives a job to its device when the
 // job is at the front of its stream and all jobs for which it waits are done. When a job ends, the executor writes its
 // record and notifies its client and its dependents.
@@ -112,7 +117,7 @@ class Executor : private collective::CollectiveClient {
   bool begin_together() const { return members_begin_together_; }
   /// Before the first job: replays no collective, not even where communicators allow it. Results are the same.
   void simulate_every_collective() { replays_ = false; }
-  /// The same for collectives that cross one of these links: a course that was recorded before a link changes is wrong after.
+  /// The same for collectives that cross one of these links: a recording that was recorded before a link changes is wrong after.
   void simulate_collectives_over(std::vector<transport::LinkEnd> links) { changing_ = std::move(links); }
   bool replays() const { return replays_; }
 

@@ -24,38 +24,38 @@ Bytes stripe_of(const Message& message) {
 }
 
 /// By NIC of the source, or of the destination if it has more, the ways of a message; one if links lead nowhere else.
-std::vector<Egress> ways_over_nics(const EgressPolicy& policy, const Message& message) {
+std::vector<Egress> egresses_over_nics(const EgressPolicy& policy, const Message& message) {
   constexpr std::uint32_t kMostNics = 8;
-  std::vector<Egress> ways;
+  std::vector<Egress> egresses;
   for (std::uint32_t i = 0; i < kMostNics; ++i) {
-    const Egress way =
+    const Egress egress =
         policy.egress(message.source, message.destination, message.traffic_class, message.queue_pair + i);
-    if (way.via != Egress::Via::nic) break;
-    if (i > 0 && way.nic == ways[0].nic && way.remote == ways[0].remote) break;
-    ways.push_back(way);
+    if (egress.via != Egress::Via::nic) break;
+    if (i > 0 && egress.nic == egresses[0].nic && egress.remote == egresses[0].remote) break;
+    egresses.push_back(egress);
   }
-  return ways;
+  return egresses;
 }
 
 /// Deals the stripes of a message to the ways, in turn. A message without bytes takes the first way.
-void post_spread(const std::vector<Egress>& ways, Message& message, Bytes bytes) {
-  const Bytes stripe = stripe_of(message), stripes = ceil_div(bytes, stripe), each = stripes / ways.size();
+void post_spread(const std::vector<Egress>& egresses, Message& message, Bytes bytes) {
+  const Bytes stripe = stripe_of(message), stripes = ceil_div(bytes, stripe), each = stripes / egresses.size();
   Bytes left = bytes;
-  for (std::size_t w = 0; w < ways.size(); ++w) {
-    const Bytes most = (each + (w < stripes % ways.size() ? 1 : 0)) * stripe;
+  for (std::size_t w = 0; w < egresses.size(); ++w) {
+    const Bytes most = (each + (w < stripes % egresses.size() ? 1 : 0)) * stripe;
     const Bytes part = std::min(left, most);
-    if (part != 0 || (bytes == 0 && w == 0)) ways[w].nic->post(message, ways[w].remote, part);
+    if (part != 0 || (bytes == 0 && w == 0)) egresses[w].nic->post(message, egresses[w].remote, part);
     left -= part;
   }
 }
 
 /// Lanes of a write that is spread, one for each way. @param one  the path over the first of several NICs
-transport::Path spread_path(const std::vector<Egress>& ways, const Message& message, transport::Path one) {
+transport::Path spread_path(const std::vector<Egress>& egresses, const Message& message, transport::Path one) {
   one.lanes.clear();
-  for (const Egress& way : ways)
-    one.lanes.push_back(way.nic->path(message.source, message.destination, way.remote).lanes.front());
+  for (const Egress& egress : egresses)
+    one.lanes.push_back(egress.nic->path(message.source, message.destination, egress.remote).lanes.front());
   std::set<const void*> nics;  // each has tags of its own
-  for (const Egress& way : ways) nics.insert(way.nic);
+  for (const Egress& egress : egresses) nics.insert(egress.nic);
   one.limit = Rate::bytes_per_second(one.limit.bytes_per_second() * nics.size());
   one.stripe_bytes = stripe_of(message);
   return one;
@@ -130,7 +130,7 @@ bool Gpu::send_again(Message& message, std::uint64_t address, Bytes bytes) {
       if (!egress.one_of_several || !is_spread(message)) {
         egress.nic->post(message, egress.remote, bytes);
       } else {
-        post_spread(ways_over_nics(policy_, message), message, bytes);
+        post_spread(egresses_over_nics(policy_, message), message, bytes);
       }
       break;
     case Egress::Via::none: return false;
@@ -280,8 +280,9 @@ transport::Path Gpu::path_of(const Message& message) const {
     case MessageKind::write: {
       transport::Path path = path_to(message.destination, message.traffic_class, message.engine);
       const bool over_nics = !path.lanes.empty() && path.lanes[0].hops.back().one_of_several;
-      return over_nics && is_spread(message) ? spread_path(ways_over_nics(policy_, message), message, std::move(path))
-                                             : path;
+      return over_nics && is_spread(message)
+                 ? spread_path(egresses_over_nics(policy_, message), message, std::move(path))
+                 : path;
     }
     case MessageKind::read: return read_path_of(message);
     default: return group_path_of(message);

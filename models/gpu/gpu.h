@@ -1,3 +1,8 @@
+// The room `gpu` is one GPU. Gpu is its endpoint on the fabric: it owns the SmArray, which shares SMs among kernels and
+// collectives, the Hbm with its MemoryTraffic, and Streams, in which Tasks run in order. GpuDatasheet has its facts and
+// constants. The executor begins tasks; the machine gives the EgressPolicy of its messages; the room `kernels` gives
+// times.
+//
 // A GPU on the fabric: an endpoint with one port per NVSwitch plane, a PCIe port, an SM array, HBM, and a policy that
 // picks the egress of each message. NICs read the GPU's memory (GPUDirect); every device may write it. After the
 // egress, the switches decide the path.
@@ -46,11 +51,11 @@ class EgressPolicy {
                         std::uint32_t queue_pair) const = 0;
   /// The way of what the network adds (SHARP): the NIC of a memory, and the aggregation nodes from its leaf to the root with a
   /// number.
-  struct SumWay {
+  struct SumPath {
     const infiniband::Nic* nic = nullptr;
     std::vector<transport::Window> nodes;  ///< empty: the network does not add
   };
-  virtual SumWay sum_way(transport::Window, [[maybe_unused]] std::uint32_t number) const { return {}; }
+  virtual SumPath sum_path(transport::Window, [[maybe_unused]] std::uint32_t number) const { return {}; }
 
  protected:
   ~EgressPolicy() = default;
@@ -98,7 +103,7 @@ class Gpu : public transport::Reader, public transport::Sender, private pcie::Co
   bool multicasts() const { return config_.groups && !config_.nvlink_planes.empty(); }
   /// NVLinks from this GPU to another one of its mesh; 0: NVSwitches, or no NVLink.
   std::uint32_t mesh_links() const { return config_.mesh_gpus == 0 ? 0 : config_.nvlink_planes.front(); }
-  EgressPolicy::SumWay sum_way(std::uint32_t number) const { return policy_.sum_way(window(), number); }
+  EgressPolicy::SumPath sum_path(std::uint32_t number) const { return policy_.sum_path(window(), number); }
   /// Whether working NVLink links lead to that memory.
   bool has_nvlink_to(transport::Window destination) const { return !stripes_to(destination).empty(); }
   /// Latency of a NIC's read request at the HBM. It limits how soon the NIC can reuse its tags.

@@ -6,7 +6,7 @@
 
 namespace railyard::gpu {
 
-using transport::MemoryCourse;
+using transport::MemoryRecording;
 using transport::Message;
 using transport::MessageKind;
 using transport::Window;
@@ -107,15 +107,15 @@ void MemoryTraffic::begin_change(Memory& memory) {
   memory.changed = fabric_.now();
 }
 
-// -- courses
+// -- recordings
 
-void MemoryTraffic::keep(const Message& message, Time after, MemoryCourse& course) const {
+void MemoryTraffic::keep(const Message& message, Time after, MemoryRecording& recording) const {
   std::vector<Part> parts;
   find_parts(message, parts);
   for (const Part& part : parts) {
-    auto memory = std::find_if(course.memories.begin(), course.memories.end(),
-                               [&part](const MemoryCourse::Memory& m) { return m.window == part.window; });
-    if (memory == course.memories.end()) memory = course.memories.insert(memory, {part.window, 0, {}});
+    auto memory = std::find_if(recording.memories.begin(), recording.memories.end(),
+                               [&part](const MemoryRecording::Memory& m) { return m.window == part.window; });
+    if (memory == recording.memories.end()) memory = recording.memories.insert(memory, {part.window, 0, {}});
     memory->bytes += message.bytes * (part.reads + part.writes);
     if (message.uncontended == Time()) continue;
     const auto read = static_cast<std::int64_t>(rate_of(message) * part.reads);
@@ -125,20 +125,20 @@ void MemoryTraffic::keep(const Message& message, Time after, MemoryCourse& cours
   }
 }
 
-void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryCourse> course, const std::vector<Window>& windows) {
+void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryRecording> recording, const std::vector<Window>& windows) {
   const Time now = fabric_.now();
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    const MemoryCourse::Memory& of_course = course->memories[i];
+    const MemoryRecording::Memory& of_recording = recording->memories[i];
     Memory& memory = *memories_[windows[i]];
-    memory.bytes += of_course.bytes;
+    memory.bytes += of_recording.bytes;
     const auto done =
         [now](const Replay&
                   replay) {  // its steps sum to zero, so it may leave once all of them, or none, are in the load
           return replay.over() || (replay.next == 0 && replay.from + replay.steps->back().after < now);
         };
     memory.replays.erase(std::remove_if(memory.replays.begin(), memory.replays.end(), done), memory.replays.end());
-    if (of_course.steps.empty()) continue;
-    memory.replays.push_back({course, &of_course.steps, now});
+    if (of_recording.steps.empty()) continue;
+    memory.replays.push_back({recording, &of_recording.steps, now});
     if (memory.gpu->sms().watched()) expect_step(memory);
   }
 }
@@ -147,7 +147,7 @@ void MemoryTraffic::catch_up(Memory& memory, bool with_now) {
   const Time now = fabric_.now();
   for (Replay& replay : memory.replays)
     for (; !replay.over() && replay.when() < now; ++replay.next) {
-      const MemoryCourse::Step& step = (*replay.steps)[replay.next];
+      const MemoryRecording::Step& step = (*replay.steps)[replay.next];
       memory.load.add(step);
       if (memory.changed == now) memory.before.add(step);
     }

@@ -40,15 +40,15 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   /// Bytes per second of messages.
   struct Load {
     std::uint64_t read = 0, written = 0;
-    void add(const transport::MemoryCourse::Step& step) {
+    void add(const transport::MemoryRecording::Step& step) {
       read += static_cast<std::uint64_t>(step.read);
       written += static_cast<std::uint64_t>(step.written);
     }
   };
-  /// The part of a replayed course that concerns one memory.
+  /// The part of a replayed recording that concerns one memory.
   struct Replay {
-    std::shared_ptr<const transport::MemoryCourse> course;
-    const std::vector<transport::MemoryCourse::Step>* steps = nullptr;  ///< in the course
+    std::shared_ptr<const transport::MemoryRecording> recording;
+    const std::vector<transport::MemoryRecording::Step>* steps = nullptr;  ///< in the recording
     Time from;
     std::size_t next = 0;  ///< first step that the load does not contain yet
     bool over() const { return next == steps->size(); }
@@ -79,8 +79,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
 
   void on_begun(const transport::Message& message) override;
   void on_over(const transport::Message& message) override;
-  void keep(const transport::Message& message, Time after, transport::MemoryCourse& course) const override;
-  void on_replayed(std::shared_ptr<const transport::MemoryCourse> course,
+  void keep(const transport::Message& message, Time after, transport::MemoryRecording& recording) const override;
+  void on_replayed(std::shared_ptr<const transport::MemoryRecording> recording,
                    const std::vector<transport::Window>& windows) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
   void find_parts(const transport::Message& message, std::vector<Part>& parts) const;

@@ -82,8 +82,8 @@ void Nic::answer_read(Transaction& request) {
 
 bool Nic::reaches(transport::Window source, transport::Window destination, transport::Lid remote) const {
   const std::uint64_t to = transport::window_base(destination);
-  const std::vector<transport::Hop> way = transport::walk(*this, network(), to, remote);
-  return is_readable(source) && transport::is_open(way) && transport::arrival(way, to).endpoint != nullptr;
+  const std::vector<transport::Hop> hops = transport::walk(*this, network(), to, remote);
+  return is_readable(source) && transport::is_open(hops) && transport::arrival(hops, to).endpoint != nullptr;
 }
 
 bool Nic::can_read(std::uint32_t flow, const Message& message) const {

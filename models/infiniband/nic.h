@@ -1,3 +1,8 @@
+// The room `infiniband` has networks of NICs and switches: InfiniBand, RoCE and EFA, which differ in their Protocol of
+// packets and in datasheets. A Nic sends messages of its GPUs, and reads remote memory; an IbSwitch routes by LID with
+// a choice of ports (routing.h, ecmp.h); an AggregationNode adds in a switch (SHARP). The machine builds and routes
+// them; a GPU posts messages to its NIC.
+//
 // An InfiniBand NIC with GPUDirect RDMA. For an RDMA write, the NIC reads the memory of the source GPU over PCIe
 // (transport/reader.h: read requests of MRRS; tags and buffer limit the number in flight) and sends the read data as
 // packets of the MTU. The receiving NIC writes the memory of the destination GPU over PCIe. No message is staged

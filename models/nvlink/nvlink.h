@@ -1,3 +1,6 @@
+// The room `nvlink` has the Protocol of NVLink's packets, NvSwitch, which may multicast and add (GroupSwitch), and
+// Stripes of addresses over planes. The machine builds them; messages reach them by a GPU's ports.
+//
 // NVLink and the NVSwitch: what the protocol adds to transport.
 //
 // A packet has one header flit and up to 16 data flits of 16 B (en.wikichip.org, NVLink). SM stores use 128 B per

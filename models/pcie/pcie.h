@@ -1,3 +1,7 @@
+// The room `pcie` has the Protocol of PCIe's packets, PlxSwitch and RootComplex, which route by address, CopyEngine,
+// which moves one chunk at a time, and HostMemory, through whose staging buffer messages bounce where GPUs have no peer
+// access. The machine builds them; GPUs and NICs are at their ports.
+//
 // PCIe: what the protocol adds to transport, and its two routing devices.
 //
 // TLP overheads are those of pcie-bench (pcie-model, model/pcie.py): 24 B for a posted write or a read request with

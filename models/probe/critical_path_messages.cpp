@@ -95,7 +95,7 @@ void CriticalPath::on_delivered(const transport::Message& message, Time) {
   if (found == messages_.end()) {
     landed_of_ = message.client;
     arrived_[landed_of_].push_back(
-        {&message_costs_.way(message), message.bytes, message.traffic_class, message.uncontended});
+        {&message_costs_.path_costs(message), message.bytes, message.traffic_class, message.uncontended});
     return;
   }
   const Sent sent = std::move(found->second);
@@ -119,14 +119,14 @@ std::vector<Time> CriticalPath::floors_of(const transport::MessageCosts::Load& l
   const transport::MessageCosts::Floors least = message_costs_.floors(load);
   std::vector<Time> floors(frees_.count());
   const auto at = [&](CostKind kind) -> Time& { return floors[static_cast<std::size_t>(kind)]; };
-  const Time most = later(least.links, least.engines), way = least.lead + least.latency;
+  const Time most = later(least.links, least.engines), flight = least.lead + least.latency;
   at(CostKind::step) = most + least.latency;
   at(CostKind::latency) = most + least.lead;
-  at(CostKind::queue) = most + way;
+  at(CostKind::queue) = most + flight;
   at(CostKind::engine) = least.links + least.latency;
-  at(CostKind::wire) = later(least.beside_slowest, least.engines) + way;
+  at(CostKind::wire) = later(least.beside_slowest, least.engines) + flight;
   for (std::size_t group = 0; group < frees_.groups; ++group)
-    floors[frees_.of_group(group)] = later(least.beside_group[group], least.engines) + way;
+    floors[frees_.of_group(group)] = later(least.beside_group[group], least.engines) + flight;
   return floors;
 }
 

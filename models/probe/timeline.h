@@ -1,3 +1,8 @@
+// The room `probe` observes a run and changes nothing. Waveform writes what changes on wires as VCD (VcdWriter,
+// GtkwaveSave). Timeline writes slices and counters as Chrome trace events: TimelineStreams, TimelineLinks,
+// TimelineEngines, TimelineRequests. CriticalPath builds chains of Causes, and predicts a time without a cost. They
+// listen to the fabric, GPUs, streams, jobs and requests; sc_main attaches them.
+//
 // The timeline of a run: listens to fabric, GPUs, streams, jobs and requests, and writes their activity as Chrome trace
 // events (trace_events.h). It only listens: a run is the same with and without a timeline.
 //

@@ -19,12 +19,12 @@ Bytes copies(const StepList& steps, const ModelShape& model) {
 
 const RankLoad* load_of(const StepList& steps) { return steps.split().load ? &*steps.split().load : nullptr; }
 
-enum class Way : std::uint8_t { to_experts, back };
+enum class Leg : std::uint8_t { to_experts, back };
 
-void exchange(StepList& steps, const ModelShape& model, Way way) {
+void exchange(StepList& steps, const ModelShape& model, Leg leg) {
   steps.add(kPart, RankGroup::ep, Operation::all_to_all,
             hidden_bytes(model, steps.divided_tokens() * model.experts_per_token));
-  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, way == Way::back});
+  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
 }
 
 }  // namespace
@@ -37,11 +37,11 @@ void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
     steps.reduce(kPart);
   }
   if (timer != nullptr) steps.add(kPart, timer->route(steps.divided_tokens()));
-  exchange(steps, model, Way::to_experts);
+  exchange(steps, model, Leg::to_experts);
   steps.add(kPart, Operation::all_gather, gathered);
   if (timer != nullptr) steps.add(kPart, timer->local_experts(steps.tokens(), kind, steps.split().ep, load_of(steps)));
   steps.add(kPart, Operation::reduce_scatter, gathered);
-  exchange(steps, model, Way::back);
+  exchange(steps, model, Leg::back);
   if (timer != nullptr) steps.add(kPart, timer->combine(steps.divided_tokens()));
 }
 
@@ -50,13 +50,13 @@ void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelSh
   const Bytes gathered = copies(steps, model);
   steps.add(kPart, timer.combine_backward(steps.divided_tokens(), direction));
   if (collectives) {
-    exchange(steps, model, Way::to_experts);
+    exchange(steps, model, Leg::to_experts);
     steps.add(kPart, Operation::all_gather, gathered);
   }
   steps.add(kPart, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep, load_of(steps)));
   if (collectives) {
     steps.add(kPart, Operation::reduce_scatter, gathered);
-    exchange(steps, model, Way::back);
+    exchange(steps, model, Leg::back);
   }
   steps.add(kPart, timer.route_backward(steps.divided_tokens(), direction));
   if (model.shared_ffn == 0) return;

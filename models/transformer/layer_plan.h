@@ -1,3 +1,9 @@
+// The room `transformer` knows the structure of a model, without SystemC. ModelShape and its LayerShapes come from
+// config.json; LayerStep lists the kernels and collectives of a layer in order, for a rank (context_steps.h,
+// expert_steps.h, narrow_steps.h); end_plan.h has embedding, head and loss. LayerTimer gives times, from formulas or a
+// LayerProfile. parameters.h, memory.h, training_memory.h and training_flops.h count. Workloads turn steps into jobs;
+// `--explain` prints them.
+//
 // The only definition of a decoder layer on tensor-parallel ranks: the order of kernels on a rank, and the collectives
 // where ranks meet (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198). Every rank has the same
 // steps.

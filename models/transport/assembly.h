@@ -45,7 +45,7 @@ class Assembly final : public Fabric, private LinkObserver {
   }
   /// The observer of every message, when it begins and when it is over. Null: none.
   void watch_memories(MemoryObserver* memories) { ledger_.watch_memories(memories); }
-  /// Enables queries of charged time during the run: replayed courses then keep their charges by time.
+  /// Enables queries of charged time during the run: replayed recordings then keep their charges by time.
   void follow_charges() { charges_followed_ = true; }
   /// Fluid links charge a message when it has left its source. Call before a query of charged time during the run.
   void charge_until_now();

@@ -39,12 +39,12 @@ Message& Fabric::send(const Message& wanted) {
   }
   // Fluid streams cannot handle lost links: if links can fail, all messages are sent as trains.
   if (fluid_ != nullptr && context_.losses == nullptr && fluid_->send(message)) return message;
-  Routes::Route& way = routes_.of(wanted);
-  message.transaction_bytes = way.transaction_bytes;
-  message.uncontended = way.uncontended(wanted.bytes);
+  Routes::Route& route = routes_.of(wanted);
+  message.transaction_bytes = route.transaction_bytes;
+  message.uncontended = route.uncontended(wanted.bytes);
   // The last byte of a slow writer leaves when it is written.
   if (wanted.source_rate != Rate())
-    message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + way.last_byte);
+    message.uncontended = later(message.uncontended, wanted.source_rate.time_for(wanted.bytes) + route.last_byte);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
   ledger_.begun(message);
   routes_.sender(wanted.source)->send(message);

@@ -1,3 +1,8 @@
+// The room `transport` moves messages between memories, and knows no GPU and no protocol by name. Fabric is its face
+// for code that moves bytes, Assembly for code that builds or observes. Inside: `link` has the port rule, `device`
+// switches, endpoints and transactions, `fluid` links as rates, `study` costs of messages and invariants, `edge` an
+// adapter for TLM-2.0; Faults and Recovery handle lost links, QuietWatch the end of a replay.
+//
 // The fabric, for code that moves bytes: collectives, workloads, the executor, the memories of GPUs. Fabric gives the
 // time, sends messages, and returns the path of a message and its time without contention.
 //
@@ -56,7 +61,7 @@ class Fabric {
   bool ports_followed(Time from, Time until) const {
     return from <= ports_followed_to_ && until >= ports_followed_from_;
   }
-  /// True if replayed courses must keep their charges by time.
+  /// True if replayed recordings must keep their charges by time.
   bool charges_followed() const { return charges_followed_; }
   /// The observer of the memories that messages use; null: none.
   MemoryObserver* memories() const { return ledger_.memories(); }

@@ -1,3 +1,8 @@
+// The room `workload` emits the jobs of workloads. Its rooms: `inference` serves requests, `training` runs optimizer
+// steps, `execution_trace` plays traces, `bench` has short drivers; `parallel`, `program` and `linear` are what these
+// share. The files here are for all of them: classes of traffic, Host times, and listeners to engines, phases and
+// requests. A workload names no board and no link; kinds in sc_main own it.
+//
 // The classes of traffic on the fabric, for arbitration and for reports.
 //
 // RAILYARD_TRAFFIC_CLASSES is the only list of classes. A new class needs one line there, and a kind of workload that

@@ -20,7 +20,7 @@ MemoryTable::MemoryTable(const std::string& path, const MemoryPlan& plan, Traini
 }
 
 void MemoryTable::on_memory(std::uint32_t rank, const HeldMemory& held, bool claims) {
-  const std::uint32_t p = mesh_.place(rank, Dimension::pp);
+  const std::uint32_t p = mesh_.coordinate(rank, Dimension::pp);
   const PeakMemory& plan = plan_.peak(p);
   const std::string slot = held.slot.namer != nullptr ? held.slot.name() : "";
   file_.print("{:.15f},{},{},{},{},{},{},{},{},{},{},{}\n", held.at.seconds(), rank, claims ? "claim" : "release", slot,
@@ -33,7 +33,7 @@ void write_memory_peak(const std::string& path, const MemoryPlan& plan, const Tr
   OutputFile file(path);
   file.print("rank,time_s,kind,virtual_stage,micro_batch,bytes\n");
   for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
-    const PeakMemory& fixed = plan.peak(step.mesh().place(r, Dimension::pp));
+    const PeakMemory& fixed = plan.peak(step.mesh().coordinate(r, Dimension::pp));
     const HeldMemory& held = step.memory().peak(r);
     const auto row = [&](const char* kind, const std::string& place, Bytes bytes) {
       if (bytes > 0) file.print("{},{:.15f},{},{},{}\n", r, held.at.seconds(), kind, place, bytes);

@@ -56,7 +56,7 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
 
 const workload::training::HeldMemory& TrainingRun::largest_held() const {
   std::uint32_t rank = 0;
-  while (step_->mesh().place(rank, Dimension::pp) != memory_->largest().pipeline_rank) ++rank;
+  while (step_->mesh().coordinate(rank, Dimension::pp) != memory_->largest().pipeline_rank) ++rank;
   return step_->memory().peak(rank);
 }
 
@@ -165,7 +165,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
          Bytes most = 0;
          for (std::uint32_t rank = 0; rank < r.step_->mesh().size(); ++rank)
            most = std::max(most, r.step_->divided_weights()->cache_bytes(rank) +
-                                     r.memory_->peak(r.step_->mesh().place(rank, Dimension::pp)).whole_gradients);
+                                     r.memory_->peak(r.step_->mesh().coordinate(rank, Dimension::pp)).whole_gradients);
          return most;
        }},
       {"stage_s.[stage]", "s", "kernels and exposed tensor-parallel transfers, mean of the pipeline rank's ranks",
@@ -177,7 +177,7 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
          for (std::uint32_t rank = 0; rank < mesh.size(); ++rank) {
            const RankAccount& a = r.step_->account(rank);
            const double alike = mesh.stands_for(rank);
-           sums[mesh.place(rank, Dimension::pp)] += alike * (a.kernels_s() + a.exposed_s(TrafficClass::tp));
+           sums[mesh.coordinate(rank, Dimension::pp)] += alike * (a.kernels_s() + a.exposed_s(TrafficClass::tp));
            ranks += alike;
          }
          for (std::size_t p = 0; p < sums.size(); ++p)

@@ -320,17 +320,17 @@ void TrainingRun::write_tables(const OutputDirectory& directory) {
   ranks.print("\n");
   for (std::uint32_t r = 0; r < gpus_.size(); ++r) {
     const RankAccount& a = step_->account(r);
-    std::uint32_t pp = mesh.place(r, Dimension::pp), dp = mesh.place(r, Dimension::dp);
+    std::uint32_t pp = mesh.coordinate(r, Dimension::pp), dp = mesh.coordinate(r, Dimension::dp);
     if (const std::uint32_t replicas = mesh.size(Dimension::dp) / spec().halves(); dp >= replicas) {
       dp -= replicas;  // the second half of a pipeline
       pp = 2 * spec().pp() - 1 - pp;
     }
     ranks.print("{},{},{},{},{},{:.15f},{:.15f},{:.15f},{:.15f},{:.15f}", r, machine_.gpu(gpus_[r]).name(), pp,
-                mesh.place(r, Dimension::tp), dp, step_s(), a.kernels_s() / steps(), a.bubble_s() / steps(),
+                mesh.coordinate(r, Dimension::tp), dp, step_s(), a.kernels_s() / steps(), a.bubble_s() / steps(),
                 a.host_s() / steps(), a.optimizer_s() / steps());
     for (const TrafficClass c : classes()) ranks.print(",{:.15f}", a.exposed_s(c) / steps());
     for (const Dimension d : {Dimension::cp, Dimension::ep, Dimension::gtp})
-      if (mesh.size(d) > 1) ranks.print(",{}", mesh.place(r, d));
+      if (mesh.size(d) > 1) ranks.print(",{}", mesh.coordinate(r, d));
     ranks.print("\n");
   }
   memory_csv_.reset();

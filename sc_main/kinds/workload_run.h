@@ -1,3 +1,7 @@
+// The room `kinds` has a class for each kind of workload, derived from WorkloadRun: it owns the workload on the
+// machine, and writes its tables, metrics and --explain (model_arithmetic.h, kernel_arithmetic.h, training_memory.h).
+// RAILYARD_KINDS in the loader names the kinds; Simulation calls NAME_run().
+//
 // The interface of one kind of workload on an elaborated machine, for the command line and the results: its start, its
 // progress, its ranks' names, and its results. Everything that differs between kinds is behind this interface. The rest
 // (machine, links, traffic, the simulator's figures) is common to all kinds.

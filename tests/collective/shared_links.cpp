@@ -12,7 +12,7 @@ using collective::SharedLinks;
 
 namespace {
 
-SharedLinks::Way over(std::uint32_t link, std::uint32_t other = SharedLinks::kNone) {
+SharedLinks::Path over(std::uint32_t link, std::uint32_t other = SharedLinks::kNone) {
   return {{{link, SharedLinks::kOwnInput}, {other, SharedLinks::kOwnInput}}};
 }
 
@@ -29,9 +29,9 @@ struct Run {
     }
   }
   void push(Time now, std::uint32_t sender, std::uint32_t weight, Time takes, std::uint32_t item,
-            const SharedLinks::Way& way = over(0)) {
+            const SharedLinks::Path& path = over(0)) {
     until(now);
-    links.push(now, sender, way, {{weight, weight}, takes, item});
+    links.push(now, sender, path, {{weight, weight}, takes, item});
   }
   bool at(std::uint32_t item, Time expected) const {
     return std::abs(crossed.at(item).seconds() - expected.seconds()) < 1e-14;
@@ -111,17 +111,17 @@ BOOST_AUTO_TEST_CASE(rates_are_max_min) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 200; ++trial) {
     const std::uint32_t links = 2 + random() % 5, flows = 2 + random() % 8;
-    std::vector<SharedLinks::Way> ways;
+    std::vector<SharedLinks::Path> paths;
     std::vector<double> rates;
     for (std::uint32_t f = 0; f < flows; ++f) {
       const std::uint32_t from = random() % links, to = (from + 1 + random() % (links - 1)) % links;
-      ways.push_back(over(from, to));
+      paths.push_back(over(from, to));
     }
     // With work that the others cannot finish before, a flow's rate is its work over its time.
     for (std::uint32_t probe = 0; probe < flows; ++probe) {
       Run run(links);
       for (std::uint32_t f = 0; f < flows; ++f)
-        run.push(Time(), f, 1, f == probe ? Time::us(1) : Time::ms(1), f, ways[f]);
+        run.push(Time(), f, 1, f == probe ? Time::us(1) : Time::ms(1), f, paths[f]);
       const Time end = run.links.next();
       run.until(end);
       BOOST_REQUIRE(run.crossed.count(probe));
@@ -129,10 +129,10 @@ BOOST_AUTO_TEST_CASE(rates_are_max_min) {
     }
     for (std::uint32_t f = 0; f < flows; ++f) {
       bool limited = false;
-      for (const auto& [link, input] : ways[f]) {
+      for (const auto& [link, input] : paths[f]) {
         double sum = 0, fastest = 0;
         for (std::uint32_t g = 0; g < flows; ++g) {
-          if (ways[g][0].link != link && ways[g][1].link != link) continue;
+          if (paths[g][0].link != link && paths[g][1].link != link) continue;
           sum += rates[g];
           fastest = std::max(fastest, rates[g]);
         }

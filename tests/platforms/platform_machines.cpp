@@ -56,10 +56,10 @@ struct Elaborated : private test::FreshKernel {
     return found;
   }
   /// The same, from numbers of NICs only.
-  std::set<Link> way(const platforms::NetworkMessage& message, platforms::Tier turns_at, bool to_next_copy) const {
+  std::set<Link> path(const platforms::NetworkMessage& message, platforms::Tier turns_at, bool to_next_copy) const {
     std::set<Link> found;
     for (const platforms::FatTree::Leg& leg :
-         platforms::FatTree(machine.spec(), machine.spec().routing).way(message, turns_at))
+         platforms::FatTree(machine.spec(), machine.spec().routing).path(message, turns_at))
       found.insert(link(leg.trunk, to_next_copy));
     return found;
   }
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(ways_by_numbers_are_those_of_the_switches) {
       for (std::uint32_t to = 0; to < 16; ++to) {
         if (from / 2 == to / 2) continue;
         const auto walked = e.trunks_to(from * each, to * each);
-        BOOST_TEST((walked == e.way(between(e.machine.spec(), from, to), platforms::Tier::leaf, false)));
+        BOOST_TEST((walked == e.path(between(e.machine.spec(), from, to), platforms::Tier::leaf, false)));
         crossed += walked.size();
       }
     BOOST_TEST(crossed > 16u * 12);
@@ -158,16 +158,16 @@ BOOST_AUTO_TEST_CASE(the_way_to_the_next_copy_can_have_links_of_its_own) {
       Elaborated e(spec);
       const std::uint32_t each = spec.board.gpus / 2;
       for (const bool apart : {false, true}) {
-        if (apart) e.machine.part_ways_to_next_copy();
+        if (apart) e.machine.separate_paths_to_next_copy();
         for (std::uint32_t from = 0; from < 4; ++from)
           for (std::uint32_t to = 0; to < 4; ++to) {
             platforms::NetworkMessage message = between(spec, from, to);
             if (from / 2 != to / 2)
-              BOOST_TEST((e.trunks_to(from * each, to * each) == e.way(message, platforms::Tier::leaf, false)));
+              BOOST_TEST((e.trunks_to(from * each, to * each) == e.path(message, platforms::Tier::leaf, false)));
             message.lid = e.machine.lid_to_next_copy(message.to);
             const auto walked = e.trunks_to(from * each, e.machine.gpu(GpuId(to * each)).window_beyond());
             BOOST_TEST(walked.size() >= (turns_at == platforms::Tier::core ? 4u : 2u));
-            BOOST_TEST((walked == e.way(message, turns_at, apart)));
+            BOOST_TEST((walked == e.path(message, turns_at, apart)));
           }
       }
     }

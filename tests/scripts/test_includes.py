@@ -95,3 +95,19 @@ def test_rooms_of_scripts_import_no_command_and_lib_no_room():
         refused = commands | (rooms if path.parent.name == "lib" else set())
         wrong += [(path.name, name) for name in imports(path) if name.split(".")[0] in refused]
     assert not wrong
+
+
+def rooms():
+    """The folders with C++ headers."""
+    return sorted({path.parent for top in ("models", "platforms", "sc_main") for path in (ROOT / top).rglob("*.h")})
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.relative_to(ROOT).as_posix())
+def test_a_room_has_an_opening_header(room):
+    """One header begins with what the room is, its classes and who calls whom. Headers that it names exist."""
+    opening = re.compile(rf"^// The room `{room.name}` (?:.+\n)+?(?=//\n|#pragma)", re.MULTILINE)
+    openings = [opening.search(path.read_text().partition("#pragma once")[0] + "#pragma once") for path in sorted(room.glob("*.h"))]
+    texts = [found[0] for found in openings if found]
+    assert len(texts) == 1 and 2 <= texts[0].count("\n") <= 12
+    for name in re.findall(r"\b[\w/]+\.h\b", texts[0]):
+        assert any((folder / name).exists() for folder in (room, ROOT, ROOT / "models", room.parent, *room.iterdir())), name

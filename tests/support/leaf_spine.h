@@ -45,8 +45,8 @@ class LeafSpine : public Simulation, private transport::LinkObserver {
     const std::uint32_t k = shape.nics_per_node;
     for (std::uint32_t from = 0; from < nodes.size(); ++from)
       for (std::uint32_t to = 0; to < nodes.size(); ++to)
-        for (std::uint32_t way = 0; from != to && way < k * k; ++way)
-          nodes[from].route_otherwise(to, nics[from * k + way / k], to * k + way % k);
+        for (std::uint32_t uplink = 0; from != to && uplink < k * k; ++uplink)
+          nodes[from].route_otherwise(to, nics[from * k + uplink / k], to * k + uplink % k);
   }
 
   transport::LinkEnd up(std::uint32_t leaf, std::uint32_t spine) {

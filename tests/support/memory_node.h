@@ -37,7 +37,7 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   Time read_latency() const override { return read_latency_; }
 
   void send(transport::Message& message) override {
-    const bool over_nic = message.kind == transport::MessageKind::read && nic_way(message.destination) != nullptr;
+    const bool over_nic = message.kind == transport::MessageKind::read && nic_path(message.destination) != nullptr;
     if (message.kind != transport::MessageKind::write && !over_nic) {
       message.address =
           of_group(message.kind) ? message.offset : transport::window_base(message.destination) + message.offset;
@@ -51,13 +51,13 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   }
 
   bool send_again(transport::Message& message, std::uint64_t address, Bytes bytes) override {
-    if (!has_way(message.destination)) return false;
+    if (!has_path(message.destination)) return false;
     send_part(message, address, bytes);
     return true;
   }
 
   transport::Path path_to(transport::Window destination, std::uint8_t, transport::Engine) const override {
-    if (const NicWay* way = nic_way(destination)) return way->nic->path(window(), destination, way->remote);
+    if (const NicPath* over = nic_path(destination)) return over->nic->path(window(), destination, over->remote);
     transport::Path path;
     path.engine_payload_bytes = engine_payload_bytes_;
     path.lanes.push_back({transport::walk(*this, out(destination), transport::window_base(destination), 0), 1});
@@ -68,8 +68,8 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
     using transport::MessageKind;
     if (message.kind == MessageKind::write) return path_to(message.destination, message.traffic_class, message.engine);
     if (message.kind == MessageKind::read) {
-      if (const NicWay* way = nic_way(message.destination))
-        return way->nic->read_path(message.destination, window(), way->remote);
+      if (const NicPath* over = nic_path(message.destination))
+        return over->nic->read_path(message.destination, window(), over->remote);
       const std::uint64_t address = transport::window_base(message.destination);
       const transport::Arrival memory = transport::arrival(transport::walk(*this, PortId(0), address, 0), address);
       return transport::read_path(*this, PortId(0), *memory.endpoint, memory.port, memory.endpoint->read_latency());
@@ -86,13 +86,13 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   }
 
  private:
-  struct NicWay {
+  struct NicPath {
     infiniband::Nic* nic = nullptr;
     transport::Lid remote = 0;
   };
   void send_part(transport::Message& message, std::uint64_t address, Bytes bytes) {
-    if (const NicWay* way = nic_way(message.destination)) {
-      way->nic->post(message, way->remote, bytes);
+    if (const NicPath* over = nic_path(message.destination)) {
+      over->nic->post(message, over->remote, bytes);
       return;
     }
     Part part = whole_of(message);
@@ -106,16 +106,16 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
     const std::vector<transport::Hop> hops = transport::walk(*this, out, address, 0);
     return transport::is_open(hops) && transport::arrival(hops, address).endpoint != nullptr;
   }
-  bool has_way(transport::Window destination) const {
-    if (const NicWay* way = nic_way(destination)) return way->nic->reaches(window(), destination, way->remote);
+  bool has_path(transport::Window destination) const {
+    if (const NicPath* over = nic_path(destination)) return over->nic->reaches(window(), destination, over->remote);
     return is_open(out(destination), destination);
   }
   /// The first path without a failed link, or the last path.
-  const NicWay* nic_way(transport::Window destination) const {
+  const NicPath* nic_path(transport::Window destination) const {
     const auto found = nics_.find(destination);
     if (found == nics_.end()) return nullptr;
-    for (const NicWay& way : found->second)
-      if (found->second.size() == 1 || way.nic->reaches(window(), destination, way.remote)) return &way;
+    for (const NicPath& over : found->second)
+      if (found->second.size() == 1 || over.nic->reaches(window(), destination, over.remote)) return &over;
     return &found->second.back();
   }
   PortId out(transport::Window destination) const {
@@ -129,7 +129,7 @@ class MemoryNode : public transport::Endpoint, public transport::Sender {
   Time read_latency_;
   Bytes engine_payload_bytes_ = 0;
   std::unordered_map<transport::Window, std::vector<PortId>> out_;
-  std::unordered_map<transport::Window, std::vector<NicWay>> nics_;
+  std::unordered_map<transport::Window, std::vector<NicPath>> nics_;
 };
 
 }  // namespace railyard::test

@@ -105,7 +105,7 @@ struct Costs : transport::FabricListener {
   void on_send(const transport::Message& message, Time) override { of.sent(message); }
   void on_delivered(const transport::Message& message, Time now) override {
     costs.push_back(of.landed(message, now));
-    arrived.push_back(links.carry({&of.way(message), message.bytes, message.traffic_class, message.uncontended},
+    arrived.push_back(links.carry({&of.path_costs(message), message.bytes, message.traffic_class, message.uncontended},
                                   std::vector<Time>(worlds.count)));
   }
   void on_start(const transport::Device&, PortId, const transport::Transaction&, Time,

@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(memory_of_each_rank_peaks_where_the_plan_says) {
     BOOST_TEST_CONTEXT(fmt::format("{}", fmt::join(mapping, " "))) {
       Trained t(sets_of(mapping));
       for (std::uint32_t r = 0; r < t.ranks(); ++r) {
-        const std::uint32_t p = t.step().mesh().place(r, Dimension::pp);
+        const std::uint32_t p = t.step().mesh().coordinate(r, Dimension::pp);
         BOOST_TEST(t.hbm(r).peak() == t.run().memory_plan().peak(p).total());
         BOOST_TEST(t.hbm(r).used() == t.run().memory_plan().fixed(p) + t.run().memory_plan().peak(p).gathered);
       }

@@ -49,8 +49,8 @@ BOOST_AUTO_TEST_CASE(places_in_all_dimensions_tell_every_rank_apart) {
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
     std::vector<std::uint32_t> place;
     for (const Dimension d : kAll) {
-      place.push_back(mesh.place(r, d));
-      BOOST_TEST(mesh.moved(r, d, mesh.place(r, d)) == r);
+      place.push_back(mesh.coordinate(r, d));
+      BOOST_TEST(mesh.moved(r, d, mesh.coordinate(r, d)) == r);
     }
     places.insert(place);
   }
@@ -65,8 +65,8 @@ BOOST_AUTO_TEST_CASE(every_rank_is_in_one_communicator_of_each_dimension) {
     BOOST_TEST(groups.all().size() == 2u);
     for (std::uint32_t r = 0; r < mesh.size(); ++r) {
       BOOST_TEST(groups.of(r).size() == 2u);
-      BOOST_TEST(groups.member(r) == mesh.place(r, d));
-      BOOST_TEST((&groups.of(r).rank(mesh.place(r, d)) == b.ranks[r]));
+      BOOST_TEST(groups.member(r) == mesh.coordinate(r, d));
+      BOOST_TEST((&groups.of(r).rank(mesh.coordinate(r, d)) == b.ranks[r]));
     }
   }
   BOOST_CHECK_THROW(Mesh(b.ranks, {3, 1, 1, 1, 1, 1}), std::logic_error);
@@ -77,9 +77,9 @@ BOOST_AUTO_TEST_CASE(an_order_of_ranks_puts_its_first_dimension_on_adjacent_rank
   const RankOrder order{Dimension::tp, Dimension::gtp, Dimension::pp, Dimension::dp, Dimension::cp, Dimension::ep};
   const Mesh mesh(numbered(storage, 2 * 3 * 2), {2, 1, 1, 3, 2, 1}, order);
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
-    BOOST_TEST(mesh.place(r, Dimension::tp) == r % 2);
-    BOOST_TEST(mesh.place(r, Dimension::pp) == r / 2 % 2);
-    BOOST_TEST(mesh.place(r, Dimension::dp) == r / 4);
+    BOOST_TEST(mesh.coordinate(r, Dimension::tp) == r % 2);
+    BOOST_TEST(mesh.coordinate(r, Dimension::pp) == r / 2 % 2);
+    BOOST_TEST(mesh.coordinate(r, Dimension::dp) == r / 4);
   }
 }
 
@@ -98,9 +98,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_divide_weights_are_next_to_tensor_parallel_ranks
   std::deque<Rank> storage;
   const Mesh mesh(numbered(storage, 2 * 4 * 3), {2, 1, 1, 3, 1, 4});
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
-    BOOST_TEST(mesh.place(r, Dimension::tp) == r % 2);
-    BOOST_TEST(mesh.place(r, Dimension::gtp) == r / 2 % 4);
-    BOOST_TEST(mesh.place(r, Dimension::dp) == r / 8);
+    BOOST_TEST(mesh.coordinate(r, Dimension::tp) == r % 2);
+    BOOST_TEST(mesh.coordinate(r, Dimension::gtp) == r / 2 % 4);
+    BOOST_TEST(mesh.coordinate(r, Dimension::dp) == r / 8);
   }
   BOOST_TEST((mesh.groups({Dimension::gtp})[1] == std::vector<std::uint32_t>{1, 3, 5, 7}));
 }

@@ -1,3 +1,8 @@
+// The room `kernels` has the times of kernels as formulas, in plain C++. A KernelSpec names an operation and its sizes;
+// kernel_time() calls the formula: gemm.h, deepgemm.h, attention.h, attention_mixed.h, memory_bound.h. The result is a
+// KernelTime with its limit; KernelTimer keeps results, KernelChain joins kernels. step_clock.h has the clock of whole
+// training steps. Callers are plans of layers (transformer), the kinds kernel and overlap, and calibration.
+//
 // A kernel in the terms of a user, of any kind that the formulas of this folder cover, and its time on a GPU.
 //
 // Each operation uses its own fields:

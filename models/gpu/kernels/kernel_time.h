@@ -54,8 +54,8 @@ struct KernelTime {
 
   double longest_cta_seconds = 0;  ///< time of the longest CTA, without waiting for operands
   double sm_seconds = 0;           ///< total of all CTAs; 0: the CTAs are equal and run in whole waves
-  /// What overlaps with nothing, for each round of CTAs over the SMs, part of a round or whole: a place on an SM starts
-  /// the next CTA and reads nothing until its first data is there.
+  /// Start-up time of each CTA, which nothing hides; for each round of CTAs over the SMs, part of a round or whole. A slot
+  /// of an SM starts the next CTA and reads nothing until its first data is there.
   double cta_start_seconds = 0;
   /// Unequal CTAs: share of the longest CTA in which the last CTAs run alone, if there are more than run at once. They
   /// start in the order of the grid, so one of the longest may be among the last.

@@ -1,3 +1,8 @@
+// The room `device` has what exists on the fabric: Device and its ports, Switch and GroupSwitch, Endpoint and Reader,
+// and the Calendar, in whose order everything happens. A Message is cut into Transactions from a TransactionPool;
+// Routes keeps each Path and its time without contention. Collectives, GPUs and NICs derive from or call these;
+// FabricListener and MemoryObserver hear what happens.
+//
 // A device of the fabric: an SC_MODULE with full-duplex ports. Each port is a TLM initiator socket (transmit), a TLM
 // target socket (receive), the state of the port rule and counters. Ports are stored in arrays of the device; they are
 // not modules. Sockets are bound to the port itself, so a call from outside reaches its state directly. Switches

@@ -33,10 +33,10 @@ struct RequesterKey {
 
 struct RequesterKeyHash {
   std::size_t operator()(const RequesterKey& key) const {
-    const std::uint64_t way =
+    const std::uint64_t path =
         static_cast<std::uint64_t>(key.source) << 48 ^ static_cast<std::uint64_t>(key.target) << 28 ^
         static_cast<std::uint64_t>(key.traffic_class) << 24 ^ static_cast<std::uint64_t>(key.kind) << 20;
-    return static_cast<std::size_t>((way ^ key.queue) * 0x9e3779b97f4a7c15ull >> 5);
+    return static_cast<std::size_t>((path ^ key.queue) * 0x9e3779b97f4a7c15ull >> 5);
   }
 };
 

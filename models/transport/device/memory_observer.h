@@ -15,7 +15,7 @@ struct Message;
 
 /// The memory traffic of related messages, recorded for replay: the rates at which each memory is read and written, and
 /// the total bytes of each memory.
-struct MemoryCourse {
+struct MemoryRecording {
   struct Step {
     Time after;                          ///< time since the begin of the first message
     std::int64_t read = 0, written = 0;  ///< change of the rate in bytes per second from then on
@@ -34,12 +34,13 @@ class MemoryObserver {
   virtual void on_begun(const Message& message) = 0;
   /// The last byte has arrived, or will never arrive; the client is notified next.
   virtual void on_over(const Message& message) = 0;
-  /// Adds a message's traffic to a course, with unsorted steps. It begins `after` the course's first message. @pre
+  /// Adds a message's traffic to a recording, with unsorted steps. It begins `after` the recording's first message. @pre
   /// on_begun()
-  virtual void keep(const Message& message, Time after, MemoryCourse& course) const = 0;
-  /// Messages of a course, now with sorted steps, begin again; they are not simulated.
+  virtual void keep(const Message& message, Time after, MemoryRecording& recording) const = 0;
+  /// Messages of a recording, now with sorted steps, begin again; they are not simulated.
   /// @param windows  the memories that now take the course, in the order of course->memories
-  virtual void on_replayed(std::shared_ptr<const MemoryCourse> course, const std::vector<std::uint32_t>& windows) = 0;
+  virtual void on_replayed(std::shared_ptr<const MemoryRecording> recording,
+                           const std::vector<std::uint32_t>& windows) = 0;
 
  protected:
   ~MemoryObserver() = default;

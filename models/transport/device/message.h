@@ -102,7 +102,7 @@ struct Message {
   /// Distinguishes messages of one source, kind and class.
   std::uint32_t target() const { return of_group(kind) ? group : destination; }
   /// Key of all messages on the same path.
-  std::uint64_t way() const {
+  std::uint64_t path_key() const {
     return static_cast<std::uint64_t>(source) << 36 | static_cast<std::uint64_t>(kind) << 32 |
            static_cast<std::uint64_t>(target()) << 8 | static_cast<std::uint64_t>(engine) << 4 | traffic_class;
   }

@@ -61,7 +61,7 @@ class Routes {
   };
   /// Consecutive messages of a source often use the same route, so the latest route is cached and no table is searched.
   Route& of(const Message& message) {
-    const std::uint64_t key = message.way();
+    const std::uint64_t key = message.path_key();
     const Source& source = sources_[message.source];
     return source.latest != nullptr && key == source.latest_key ? *source.latest : find(key, message);
   }

@@ -26,7 +26,7 @@ void Fluid::add(Meter& meter) {
   shared.reverse = &ports_.emplace_back();
 }
 
-FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
+FluidPath* Fluid::path_of(std::uint64_t pair, const Message& message) {
   const auto [found, fresh] = by_pair_.try_emplace(pair, nullptr);
   if (fresh) {
     const Path path = routes_.path_of(message);
@@ -34,7 +34,7 @@ FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
       const Hop& first = path.lanes[0].hops[0];
       if (first.device->port(first.port).fluid != nullptr) {
         if (path.meter != nullptr) add(*path.meter);
-        found->second = &ways_.emplace_back(context_, routes_, message);
+        found->second = &paths_.emplace_back(context_, routes_, message);
         if (!found->second->build(by_first_lane_)) links_changed();
       }
     }
@@ -43,7 +43,7 @@ FluidWay* Fluid::way_of(std::uint64_t pair, const Message& message) {
 }
 
 FluidStream& Fluid::stream_of(const Message& m) {
-  const FluidStream::Key key{m.way(), m.queue_pair};
+  const FluidStream::Key key{m.path_key(), m.queue_pair};
   if (m.source >= latest_.size()) latest_.resize(m.source + 1, nullptr);
   FluidStream*& latest = latest_[m.source];
   if (latest != nullptr && latest->key == key) return *latest;
@@ -52,8 +52,8 @@ FluidStream& Fluid::stream_of(const Message& m) {
     FluidStream& stream = streams_.emplace_back();
     stream.number = static_cast<std::uint32_t>(streams_.size() - 1);
     stream.key = key;
-    stream.way = way_of(key.pair, m);
-    if (stream.way != nullptr) stream.crossings = &stream.way->crossings();
+    stream.path = path_of(key.pair, m);
+    if (stream.path != nullptr) stream.crossings = &stream.path->crossings();
     found->second = &stream;
   }
   latest = found->second;
@@ -62,9 +62,9 @@ FluidStream& Fluid::stream_of(const Message& m) {
 
 bool Fluid::send(Message& message) {
   FluidStream& stream = stream_of(message);
-  if (stream.way == nullptr) return false;
-  message.transaction_bytes = stream.way->transaction_bytes();
-  message.uncontended = stream.way->uncontended(message);
+  if (stream.path == nullptr) return false;
+  message.transaction_bytes = stream.path->transaction_bytes();
+  message.uncontended = stream.path->uncontended(message);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());
   context_.ledger.begun(message);
   settle(stream);
@@ -76,7 +76,7 @@ bool Fluid::send(Message& message) {
 
 void Fluid::start(FluidStream& stream) {
   bool meets = false;
-  for (const FluidCrossing& crossing : stream.way->crossings()) {
+  for (const FluidCrossing& crossing : stream.path->crossings()) {
     meets |= meet(*crossing.port);
     if (crossing.owed != 0) meets |= meet(*crossing.port->reverse);
   }
@@ -106,14 +106,14 @@ bool Fluid::meet(FluidPort& port) {
 
 void Fluid::drain(FluidStream& stream, Time from) {
   Message& message = *stream.front;
-  const FluidWay::Sized& sized = stream.way->sized(message.bytes);
+  const FluidPath::Sized& sized = stream.path->sized(message.bytes);
   Time alone = sized.drain;
-  double demand = stream.way->rate();
+  double demand = stream.path->rate();
   if (message.source_rate != Rate() && message.source_rate.time_for(message.bytes) > alone) {
     alone = message.source_rate.time_for(message.bytes);
     demand = static_cast<double>(message.source_rate.bytes_per_second());
   }
-  message.finished = stream.way->uncontended(message) - alone;  // time from leaving to arrival
+  message.finished = stream.path->uncontended(message) - alone;  // time from leaving to arrival
   if (demand != stream.demand) {
     stream.carry = 0;
     stream.demand = demand;
@@ -123,8 +123,8 @@ void Fluid::drain(FluidStream& stream, Time from) {
       stream.take_rate();
     }
   }
-  if (alone == sized.drain) alone = stream.way->price().advance(sized.slowest_bytes, stream.carry);
-  if (from > message.started) message.waited_at(stream.way->crossings()[0].port->counters(), from - message.started);
+  if (alone == sized.drain) alone = stream.path->price().advance(sized.slowest_bytes, stream.carry);
+  if (from > message.started) message.waited_at(stream.path->crossings()[0].port->counters(), from - message.started);
   stream.begun = from;
   stream.whole = alone;
   stream.drain_from(from, alone);
@@ -135,9 +135,9 @@ void Fluid::settle(FluidStream& stream) {
     Message& message = *stream.front;
     const Time left = message.left_at;
     stream.book_wait(left);
-    const std::vector<FluidWay::Charge>& charges = stream.way->sized(message.bytes).charges;
+    const std::vector<FluidPath::Charge>& charges = stream.path->sized(message.bytes).charges;
     for (std::size_t i = 0; i < charges.size(); ++i) {
-      const FluidWay::Charge& charge = charges[i];
+      const FluidPath::Charge& charge = charges[i];
       PortCounters& counters = charge.port->counters();
       ++counters.transactions;
       counters.payload_bytes += charge.payload_bytes;
@@ -161,7 +161,7 @@ void Fluid::charge_until_now() {
   for (FluidStream& stream : streams_) {
     settle(stream);
     if (stream.front == nullptr || stream.begun >= now()) continue;
-    const std::vector<FluidWay::Charge>& charges = stream.way->sized(stream.front->bytes).charges;
+    const std::vector<FluidPath::Charge>& charges = stream.path->sized(stream.front->bytes).charges;
     stream.charged.resize(charges.size());
     const Time left = since(stream.whole, stream.rest(now()));
     for (std::size_t i = 0; i < charges.size(); ++i) {
@@ -235,7 +235,7 @@ void Fluid::solve() {
   }
 }
 
-void Fluid::build_ways() {
+void Fluid::build_paths() {
   for (const bool by_first_lane : {true, false}) {
     by_first_lane_ = by_first_lane;
     for (FluidPort& port : ports_) {
@@ -243,7 +243,7 @@ void Fluid::build_ways() {
       port.stand_in = nullptr;
     }
     bool agree = true;
-    for (FluidWay& way : ways_) agree &= way.build(by_first_lane);
+    for (FluidPath& path : paths_) agree &= path.build(by_first_lane);
     if (agree) return;
   }
 }
@@ -257,10 +257,10 @@ void Fluid::links_changed() {
     rates_.leave(stream);
     under_way.emplace_back(&stream, stream.demand);
   }
-  build_ways();
+  build_paths();
   for (const auto& [stream, demand] : under_way) {
     const Rate writes = stream->front->source_rate;
-    stream->demand = stream->way->rate();
+    stream->demand = stream->path->rate();
     if (writes != Rate()) stream->demand = std::min(stream->demand, static_cast<double>(writes.bytes_per_second()));
     stream->stop(now(), demand / stream->demand);
     stream->meets = true;

@@ -1,3 +1,8 @@
+// The room `fluid` computes links as rates. Fluid keeps a FluidStream for messages of one path and class; FluidRates
+// solves max-min rates when streams begin or end, with PortShares at devices; FluidPath has the crossings of a path and
+// its time alone. Fabric calls Fluid where links are fluid; collectives use FluidRates for virtual members
+// (SharedLinks).
+//
 // Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. Use it for bulk traffic at large
 // scale, if single trains do not matter. Trains are the reference.
 //
@@ -46,8 +51,8 @@ class Fluid : private CalendarClient {
   void add(Meter& meter);
   FluidStream& stream_of(const Message& message);
   /// After links have changed, or when a way does not agree with the others.
-  void build_ways();
-  FluidWay* way_of(std::uint64_t pair, const Message& message);
+  void build_paths();
+  FluidPath* path_of(std::uint64_t pair, const Message& message);
   /// Starts an idle stream: puts it on its links and begins with its front message.
   void start(FluidStream& stream);
   /// All streams on a port will report when they leave. @return true if there are any
@@ -72,8 +77,8 @@ class Fluid : private CalendarClient {
   FluidRates rates_;
   std::deque<FluidPort> ports_;
   std::deque<FluidStream> streams_;
-  std::deque<FluidWay> ways_;
-  std::unordered_map<std::uint64_t, FluidWay*> by_pair_;
+  std::deque<FluidPath> paths_;
+  std::unordered_map<std::uint64_t, FluidPath*> by_pair_;
   std::unordered_map<FluidStream::Key, FluidStream*, FluidStream::KeyHash> by_key_;
   std::vector<FluidStream*> latest_;  ///< by source
   bool solving_ = false;              ///< a call of solve() is scheduled

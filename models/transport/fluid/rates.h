@@ -12,8 +12,8 @@
 #include <limits>
 #include <vector>
 
+#include "transport/fluid/fluid_path.h"
 #include "transport/fluid/shares.h"
-#include "transport/fluid/way.h"
 
 namespace railyard::transport {
 
@@ -33,7 +33,7 @@ struct FluidPort {
   double limit = 0;              ///< of the engine at this port, a NIC's read tags, in wire bytes per second; 0: none
   std::vector<Member> members;   ///< ordered by virtual channel, requester and number of the flow
   /// The port on which rates are solved for this one: every stream here crosses that one, too, and takes as large a part
-  /// of its line (way.h). Null: not crossed yet.
+  /// of its line (fluid_path.h). Null: not crossed yet.
   FluidPort* stand_in = nullptr;
   std::array<bool, 2> asked{};  ///< waits in the queue of solve(), by rule
 

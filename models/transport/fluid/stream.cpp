@@ -44,7 +44,7 @@ void FluidStream::stop(Time now, double longer) {
 
 void FluidStream::book_wait(Time until) const {
   if (speed == 1 || until <= since) return;
-  front->waited_at(way->crossings()[narrowest()].port->counters(), scaled(until - since, 1 - speed));
+  front->waited_at(path->crossings()[narrowest()].port->counters(), scaled(until - since, 1 - speed));
 }
 
 void FluidStream::push(Message& message) {

@@ -19,7 +19,7 @@ struct FluidStream : FluidFlow {
   };
 
   Key key;
-  FluidWay* way = nullptr;
+  FluidPath* path = nullptr;
   /// Linked by Message::next. Before a message has left, `finished` is its time from leaving to arrival.
   Message* front = nullptr;
   Message* back = nullptr;

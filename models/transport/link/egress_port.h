@@ -1,3 +1,8 @@
+// The room `link` has the port rule in plain C++: EgressPort decides which transaction starts when; CreditWindow has
+// the buffer at the far end, RequesterSet the order of requesters, ByteClock exact times of bytes, Meter a shared
+// limit, PortCounters and ChargeLog what was used. PacketFormat and LinkDirection describe a protocol and a link.
+// Devices own ports.
+//
 // The port rule: when a transaction can start on a link, which transaction is chosen, its cost and its arrival. The
 // rule is the same for all protocols. Plain C++ without SystemC, so tests can check every boundary to one femtosecond.
 //

@@ -3,7 +3,7 @@
 namespace railyard::transport {
 
 std::vector<Time> FreeLinks::carry(const Carried& message, const std::vector<Time>& sent) {
-  const MessageCosts::Way& way = *message.way;
+  const MessageCosts::PathCosts& costs = *message.costs;
   std::vector<Time> arrived(worlds_.count);
   const std::size_t its_class = worlds_.classes + message.traffic_class;
   /// @param free  worlds in which it takes no time
@@ -19,20 +19,20 @@ std::vector<Time> FreeLinks::carry(const Carried& message, const std::vector<Tim
         if (since > latest.until) latest = {since, since};
         until = latest.until += time;
       }
-      const Time last = until + (world == worlds_.latency ? Time() : way.latency);
+      const Time last = until + (world == worlds_.latency ? Time() : costs.latency);
       arrived[world] = later(arrived[world], sooner(last, until - time + message.uncontended));
     }
   };
-  for (const MessageCosts::Link& link : way.links) {
+  for (const MessageCosts::Link& link : costs.links) {
     if (links_.size() <= link.number) links_.resize(link.number + 1);
     const bool is_slowest =
-        way.slowest != nullptr &&
-        (link.port == way.slowest->port || (link.group != MessageCosts::kNoGroup && link.group == way.slowest->group));
+        costs.slowest != nullptr && (link.port == costs.slowest->port ||
+                                     (link.group != MessageCosts::kNoGroup && link.group == costs.slowest->group));
     pass(links_[link.number], link.bytes_per_second,
          link.group == MessageCosts::kNoGroup ? worlds_.count : worlds_.groups + link.group, is_slowest);
   }
-  if (way.engine_bytes_per_second != MessageCosts::kUnlimited)
-    pass(engines_[way.engine], way.engine_bytes_per_second, worlds_.engine, false);
+  if (costs.engine_bytes_per_second != MessageCosts::kUnlimited)
+    pass(engines_[costs.engine], costs.engine_bytes_per_second, worlds_.engine, false);
   return arrived;
 }
 

@@ -23,7 +23,7 @@ class FreeLinks {
 
   /// The next message that has arrived.
   struct Carried {
-    const MessageCosts::Way* way = nullptr;
+    const MessageCosts::PathCosts* costs = nullptr;
     Bytes bytes = 0;
     std::uint8_t traffic_class = 0;
     Time uncontended;

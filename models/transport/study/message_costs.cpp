@@ -14,27 +14,27 @@ Time time_at(Bytes bytes, double bytes_per_second) {
 
 }  // namespace
 
-const MessageCosts::Way& MessageCosts::way(const Message& message) {
-  const auto [found, is_new] = ways_.try_emplace(message.way());
+const MessageCosts::PathCosts& MessageCosts::path_costs(const Message& message) {
+  const auto [found, is_new] = paths_.try_emplace(message.path_key());
   if (is_new) found->second = measured(message, routes_.path_of(message));
   return found->second;
 }
 
-MessageCosts::Way MessageCosts::measured(const Message& message, const Path& path) {
-  Way way;
-  if (path.lanes.empty()) return way;
+MessageCosts::PathCosts MessageCosts::measured(const Message& message, const Path& path) {
+  PathCosts costs;
+  if (path.lanes.empty()) return costs;
   Message one = message;
   one.bytes = 1;
-  way.latency = routes_.uncontended(one);
+  costs.latency = routes_.uncontended(one);
   const auto add = [&](const PortCounters* port, double bytes_per_second) {
-    for (Link& link : way.links) {
+    for (Link& link : costs.links) {
       if (link.port != port) continue;
       link.bytes_per_second = std::min(link.bytes_per_second, bytes_per_second);
       return;
     }
     const auto group = groups_.find(port);
     const auto number = numbers_.try_emplace(port, static_cast<std::uint32_t>(numbers_.size())).first->second;
-    way.links.push_back({port, group == groups_.end() ? kNoGroup : group->second, bytes_per_second, number});
+    costs.links.push_back({port, group == groups_.end() ? kNoGroup : group->second, bytes_per_second, number});
   };
   // A lane carries its share of the bytes: the lane with the lowest rate for its weight finishes last.
   double weights = 0;
@@ -44,26 +44,26 @@ MessageCosts::Way MessageCosts::measured(const Message& message, const Path& pat
     for (const Hop& hop : lane.hops) {
       const PortCounters* const port = &hop.device->port(hop.port).counters;
       add(port, payload_rate(path, hop, train) * weights / static_cast<double>(weight_on(path, lane, hop)));
-      if (way.engine == nullptr || hop.answers_reads) way.engine = port;
+      if (costs.engine == nullptr || hop.answers_reads) costs.engine = port;
     }
-  way.engine_bytes_per_second =
+  costs.engine_bytes_per_second =
       path.limit != Rate() && path.meter == nullptr ? static_cast<double>(path.limit.bytes_per_second()) : kUnlimited;
   if (path.meter != nullptr) add(&path.meter->counters, static_cast<double>(path.limit.bytes_per_second()));
-  find_slowest(way);
-  return way;
+  find_slowest(costs);
+  return costs;
 }
 
-void MessageCosts::find_slowest(Way& way) {
-  if (way.links.empty()) return;
-  const Link& slowest = *std::min_element(way.links.begin(), way.links.end(), [](const Link& a, const Link& b) {
+void MessageCosts::find_slowest(PathCosts& costs) {
+  if (costs.links.empty()) return;
+  const Link& slowest = *std::min_element(costs.links.begin(), costs.links.end(), [](const Link& a, const Link& b) {
     return a.bytes_per_second < b.bytes_per_second;
   });
-  if (way.engine_bytes_per_second < slowest.bytes_per_second) {
-    way.hidden_ratio = way.engine_bytes_per_second / slowest.bytes_per_second;
+  if (costs.engine_bytes_per_second < slowest.bytes_per_second) {
+    costs.hidden_ratio = costs.engine_bytes_per_second / slowest.bytes_per_second;
     return;
   }
-  way.slowest = &slowest;
-  way.hidden_elsewhere_ratio = next_link_ratio(way, slowest.port);
+  costs.slowest = &slowest;
+  costs.hidden_elsewhere_ratio = next_link_ratio(costs, slowest.port);
 }
 
 template <class Value>
@@ -85,22 +85,22 @@ std::vector<Time> MessageCosts::most_beside(const std::vector<Link>& links, cons
 void MessageCosts::sent(const Message& message) {
   if (context_.losses == nullptr) return;
   const Path path = routes_.path_of(message);
-  if (!path.lanes.empty()) ways_[message.way()] = measured(message, path);
+  if (!path.lanes.empty()) paths_[message.path_key()] = measured(message, path);
 }
 
 std::vector<Cost> MessageCosts::landed(const Message& message, Time now) {
-  return costs(message, now - message.started, way(message).latency);
+  return costs(message, now - message.started, path_costs(message).latency);
 }
 
 std::vector<Cost> MessageCosts::left(const Message& message, Time now) {
   return costs(message, now - message.started, Time());
 }
 
-double MessageCosts::next_link_ratio(const Way& way, const PortCounters* port) {
-  const auto link = std::find_if(way.links.begin(), way.links.end(), [&](const Link& l) { return l.port == port; });
-  if (link == way.links.end()) return 0;
-  double elsewhere = way.engine_bytes_per_second;
-  for (const Link& other : way.links)
+double MessageCosts::next_link_ratio(const PathCosts& costs, const PortCounters* port) {
+  const auto link = std::find_if(costs.links.begin(), costs.links.end(), [&](const Link& l) { return l.port == port; });
+  if (link == costs.links.end()) return 0;
+  double elsewhere = costs.engine_bytes_per_second;
+  for (const Link& other : costs.links)
     if (other.port != port && (other.group == kNoGroup || other.group != link->group))
       elsewhere = std::min(elsewhere, other.bytes_per_second);
   return std::min(1.0, link->bytes_per_second / elsewhere);
@@ -116,7 +116,7 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
     if (taken != Time())
       costs.push_back({kind, message.traffic_class, port, taken, sooner(hidden, taken), sooner(elsewhere, taken)});
   };
-  const Way& its = way(message);
+  const PathCosts& its = path_costs(message);
   const Time body = since(message.uncontended, its.latency);
   const Time written = message.source_rate != Rate() ? message.source_rate.time_for(message.bytes) : Time();
   const auto part = [body](double ratio) { return Time::seconds(body.seconds() * ratio); };
@@ -143,7 +143,7 @@ std::vector<Cost> MessageCosts::costs(const Message& message, Time took, Time la
 
 void MessageCosts::add(Load& load, const Message& message) {
   if (message.started < load.since_) return;
-  const Way& its = way(message);
+  const PathCosts& its = path_costs(message);
   load.first_sent_ = sooner(load.first_sent_, message.started);
   load.least_latency_ = sooner(load.least_latency_, its.latency);
   load.bytes_[&its] += message.bytes;
@@ -167,18 +167,19 @@ MessageCosts::Floors MessageCosts::floors(const Load& load) {
   // Sums of whole femtoseconds do not depend on the order.
   std::vector<Link> ports;
   std::unordered_map<const PortCounters*, Time> engines;
-  for (const auto& [way, bytes] : load.bytes_) {
-    if (way->engine_bytes_per_second != kUnlimited) {  // shared by all reads of the engine
-      Time& read = engines[way->engine];
-      read += time_at(bytes, way->engine_bytes_per_second);
+  for (const auto& [costs, bytes] : load.bytes_) {
+    if (costs->engine_bytes_per_second != kUnlimited) {  // shared by all reads of the engine
+      Time& read = engines[costs->engine];
+      read += time_at(bytes, costs->engine_bytes_per_second);
       floors.engines = later(floors.engines, read);
     }
-    for (const Link& link : way->links) {
+    for (const Link& link : costs->links) {
       if (carried_[link.number] == Time()) ports.push_back(link);
       const Time time = time_at(bytes, link.bytes_per_second);
       carried_[link.number] += time;
-      const bool slowest = way->slowest != nullptr && (link.port == way->slowest->port ||
-                                                       (link.group != kNoGroup && link.group == way->slowest->group));
+      const bool slowest =
+          costs->slowest != nullptr &&
+          (link.port == costs->slowest->port || (link.group != kNoGroup && link.group == costs->slowest->group));
       if (slowest) carried_slowest_[link.number] += time;
     }
   }

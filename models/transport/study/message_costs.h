@@ -1,3 +1,7 @@
+// The room `study` studies messages, and changes none. MessageCosts divides the time of a message by link, for results
+// and critical paths; FreeLinks predicts queues without a cost; Invariants checks conservation in tests; stall.h finds
+// cycles of waiting; FidelityChoice says which links may be fluid.
+//
 // The time of a message by link. The sum of the parts is the message's time:
 //
 //   latency   time of one byte on an empty machine: links, switches, NICs, memory
@@ -37,7 +41,7 @@ class MessageCosts {
     double bytes_per_second;  ///< payload rate of the message if this link carries its share
     std::uint32_t number;     ///< number of the port, in order of first use
   };
-  struct Way {
+  struct PathCosts {
     Time latency;
     std::vector<Link> links;                      ///< no link twice
     const Link* slowest = nullptr;                ///< null: the limit is not a link, or there is no path
@@ -58,7 +62,7 @@ class MessageCosts {
   /// remove it.
   void sent(const Message& message);
   /// The path of a message that was sent.
-  const Way& way(const Message& message);
+  const PathCosts& path_costs(const Message& message);
   /// Costs of a message that arrives now.
   std::vector<Cost> landed(const Message& message, Time now);
   /// Costs of a message whose last byte leaves its source now: no latency, otherwise the same.
@@ -75,8 +79,8 @@ class MessageCosts {
     friend class MessageCosts;
     Time since_;
     Time first_sent_ = Time::max(), least_latency_ = Time::max();
-    std::unordered_map<const Way*, Bytes> bytes_;
-    std::map<std::pair<const Way*, std::uint32_t>, Time> written_;  ///< by path and queue pair
+    std::unordered_map<const PathCosts*, Bytes> bytes_;
+    std::map<std::pair<const PathCosts*, std::uint32_t>, Time> written_;  ///< by path and queue pair
     Time most_written_;
   };
   /// Adds a message that has arrived. A message that was sent before the load began does not count.
@@ -91,10 +95,10 @@ class MessageCosts {
   Floors floors(const Load& load);
 
  private:
-  Way measured(const Message& message, const Path& path);
-  static void find_slowest(Way& way);
+  PathCosts measured(const Message& message, const Path& path);
+  static void find_slowest(PathCosts& costs);
   /// Rate of a link, relative to the slowest limit of the path outside its group; at most 1.
-  static double next_link_ratio(const Way& way, const PortCounters* port);
+  static double next_link_ratio(const PathCosts& costs, const PortCounters* port);
   /// @param latency  latency of the message, limited to `took`
   std::vector<Cost> costs(const Message& message, Time took, Time latency);
   /// The largest of the links' values outside a group, for each group.
@@ -105,7 +109,7 @@ class MessageCosts {
   Routes& routes_;
   const Groups& groups_;
   const std::size_t group_count_;
-  std::unordered_map<std::uint64_t, Way> ways_;
+  std::unordered_map<std::uint64_t, PathCosts> paths_;
   std::unordered_map<const PortCounters*, std::uint32_t> numbers_;
   // By number of the port, kept to avoid allocations.
   std::vector<Time> carried_, carried_slowest_;

@@ -26,29 +26,29 @@ std::vector<Stall> stalls(const std::vector<Device*>& devices) {
 
 std::vector<Stall> cycle_of(const std::vector<Stall>& stalls) {
   // Depth first; a transaction that was left leads to no cycle.
-  std::vector<std::size_t> way;
+  std::vector<std::size_t> chain;
   std::vector<bool> seen(stalls.size(), false);
   std::vector<std::size_t> next(stalls.size(), 0);
   for (std::size_t start = 0; start < stalls.size(); ++start) {
     if (seen[start]) continue;
     seen[start] = true;
-    way = {start};
-    while (!way.empty()) {
-      const std::size_t at = way.back();
+    chain = {start};
+    while (!chain.empty()) {
+      const std::size_t at = chain.back();
       if (next[at] == stalls.size()) {
-        way.pop_back();
+        chain.pop_back();
         continue;
       }
       const std::size_t holder = next[at]++;
       if (!holds_up(stalls[holder], stalls[at])) continue;
-      if (const auto first = std::find(way.begin(), way.end(), holder); first != way.end()) {
+      if (const auto first = std::find(chain.begin(), chain.end(), holder); first != chain.end()) {
         std::vector<Stall> cycle;
-        std::transform(first, way.end(), std::back_inserter(cycle), [&](std::size_t i) { return stalls[i]; });
+        std::transform(first, chain.end(), std::back_inserter(cycle), [&](std::size_t i) { return stalls[i]; });
         return cycle;
       }
       if (seen[holder]) continue;
       seen[holder] = true;
-      way.push_back(holder);
+      chain.push_back(holder);
     }
   }
   return {};

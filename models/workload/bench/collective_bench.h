@@ -1,3 +1,8 @@
+// The room `bench` has drivers of one thing at a time, each with its spec: CollectiveBench (nccl-tests), PointToPoint
+// (pairs of memories), KernelBench, Layer (one transformer layer) and OverlapBench (a product and a collective by
+// several methods). Each emits jobs, waits until the machine is quiet, and keeps a result for each size or method. The
+// run of its kind in sc_main owns it.
+//
 // workload.kind: collective: nccl-tests on the simulated machine. Sizes run
 // one after the other, each on quiet links. Every rank enters the collective,
 // after its skew if it has one. Iterations run back to back, as in a stream.

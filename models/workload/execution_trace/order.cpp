@@ -101,11 +101,11 @@ class Ordering {
   }
 
   void match_exchanges() {
-    using Side = std::pair<std::uint32_t, std::uint32_t>;
-    struct Sides {
-      std::vector<Side> sends, receives;
+    using NodeOfRank = std::pair<std::uint32_t, std::uint32_t>;
+    struct Exchange {
+      std::vector<NodeOfRank> sends, receives;
     };
-    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Sides> pairs;  // sender, receiver, tag
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Exchange> pairs;  // sender, receiver, tag
     each_node([&](std::uint32_t rank, std::uint32_t i, const TraceNode& n) {
       if (n.kind != NodeKind::send && n.kind != NodeKind::receive) return;
       const std::uint32_t peer = trace_.ranks[rank].peers[n.peer];
@@ -115,17 +115,17 @@ class Ordering {
         pairs[{peer, rank, n.tag}].receives.push_back({rank, i});
       }
     });
-    for (const auto& [key, sides] : pairs) {
+    for (const auto& [key, nodes] : pairs) {
       const auto& [from, to, tag] = key;
-      const std::size_t both = std::min(sides.sends.size(), sides.receives.size());
-      if (sides.sends.size() > both)
-        throw TraceError(from, sides.sends[both].second,
+      const std::size_t both = std::min(nodes.sends.size(), nodes.receives.size());
+      if (nodes.sends.size() > both)
+        throw TraceError(from, nodes.sends[both].second,
                          fmt::format("send number {} to rank {} with tag {} has no receive", both + 1, to, tag));
-      if (sides.receives.size() > both)
-        throw TraceError(to, sides.receives[both].second,
+      if (nodes.receives.size() > both)
+        throw TraceError(to, nodes.receives[both].second,
                          fmt::format("receive number {} from rank {} with tag {} has no send", both + 1, from, tag));
       for (std::size_t k = 0; k < both; ++k) {
-        const std::uint32_t s = sides.sends[k].second, r = sides.receives[k].second;
+        const std::uint32_t s = nodes.sends[k].second, r = nodes.receives[k].second;
         if (node(from, s).bytes != node(to, r).bytes)
           throw TraceError(to, r,
                            fmt::format("receives {} bytes, but {} of rank {} sends {}", node(to, r).bytes,

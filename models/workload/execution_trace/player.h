@@ -1,3 +1,7 @@
+// The room `execution_trace` plays traces of other programs. A Trace has the nodes of each rank and what they wait for
+// (readers: sc_main/scenario/execution_traces). Order checks that collectives and exchanges meet, and sorts nodes;
+// TracePlayer emits them as jobs and measures each RankResult. The kind `trace` owns the player.
+//
 // workload.kind: trace: runs an execution trace. All jobs are emitted at the start, in the order of order.h; then
 // dependencies and streams decide. A rank has a stream for compute nodes, one for work of its host, one each for sends,
 // receives and stores, and one for each of its groups, as NCCL's communicators have. The receives of eager exchanges have

@@ -1,3 +1,7 @@
+// The room `linear` couples a matrix product with the collective that it meets. plan_of() writes a ProductPlan for a
+// method of overlap: Actions on streams, and what each waits for. CoupledRanks emits it as jobs (emission.h).
+// OverlapBench and training (CoupledStep) call them.
+//
 // A matrix product of tensor-parallel ranks and the collective that it meets, as a plan: what each rank does, and what
 // each of these actions waits for. All ranks have the same plan. Plain data; no SystemC. emission.h makes jobs of it.
 //

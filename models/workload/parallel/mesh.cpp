@@ -26,7 +26,8 @@ Mesh::Mesh(std::vector<Rank*> ranks, const MeshSizes& sizes, const RankOrder& or
 std::vector<std::vector<std::uint32_t>> Mesh::groups(const std::vector<Dimension>& dimensions) const {
   std::vector<std::vector<std::uint32_t>> groups;
   for (std::uint32_t first = 0; first < size(); ++first) {
-    if (std::any_of(dimensions.begin(), dimensions.end(), [&](Dimension d) { return place(first, d) != 0; })) continue;
+    if (std::any_of(dimensions.begin(), dimensions.end(), [&](Dimension d) { return coordinate(first, d) != 0; }))
+      continue;
     std::vector<std::uint32_t> members{first};
     for (const Dimension d : dimensions) {
       const std::size_t before = members.size();
@@ -77,7 +78,7 @@ Communicators Mesh::connect(const std::vector<Dimension>& dimensions, std::size_
 std::uint32_t Mesh::stands_for(std::uint32_t rank) const {
   if (running(copies_) == 1) return 1;
   return static_cast<std::uint32_t>(
-      std::count(copies_.begin(), copies_.end(), place(rank, Dimension::dp) / size_of_copy()));
+      std::count(copies_.begin(), copies_.end(), coordinate(rank, Dimension::dp) / size_of_copy()));
 }
 
 std::vector<collective::FoldedMember> Mesh::with_copies(const std::vector<std::uint32_t>& ranks) const {
@@ -85,7 +86,7 @@ std::vector<collective::FoldedMember> Mesh::with_copies(const std::vector<std::u
   const auto number = [&](const collective::FoldedMember& member) {  // in the whole mesh
     std::uint32_t number = 0, stride = 1;
     for (const Dimension d : order_) {
-      std::uint32_t place = this->place(ranks[member.gpu], d), whole = size(d);
+      std::uint32_t place = this->coordinate(ranks[member.gpu], d), whole = size(d);
       if (d == Dimension::dp) {
         place = member.copy * of_copy + place % of_copy;
         whole = static_cast<std::uint32_t>(copies_.size()) * of_copy;
@@ -100,7 +101,7 @@ std::vector<collective::FoldedMember> Mesh::with_copies(const std::vector<std::u
     const bool exists = std::find(copies_.begin(), copies_.end(), copies_[copy]) - copies_.begin() == copy;
     std::uint32_t place = 0;
     for (std::uint32_t r = 0; r < ranks.size(); ++r) {
-      if (this->place(ranks[r], Dimension::dp) / of_copy != copies_[copy]) continue;
+      if (this->coordinate(ranks[r], Dimension::dp) / of_copy != copies_[copy]) continue;
       const collective::FoldedMember member{r, copy, place++, exists};
       all.emplace_back(number(member), member);
     }

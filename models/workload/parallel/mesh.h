@@ -1,3 +1,7 @@
+// The room `parallel` numbers ranks. Mesh has their coordinates in each dimension of parallelism (sizes.h), and which
+// copies of a folded mesh run; Communicators are the groups of ranks that differ in some dimensions. Training and
+// inference (Grid) build theirs from it.
+//
 // The ranks of a parallel workload: their places in each dimension of parallelism, and the communicators of ranks that
 // differ in some dimensions only.
 //
@@ -53,10 +57,10 @@ class Mesh {
   std::uint32_t size(Dimension d) const { return sizes_[static_cast<std::size_t>(d)]; }
   Rank& rank(std::uint32_t rank) const { return *ranks_[rank]; }
   /// The place of a rank in a dimension.
-  std::uint32_t place(std::uint32_t rank, Dimension d) const { return rank / stride(d) % size(d); }
+  std::uint32_t coordinate(std::uint32_t rank, Dimension d) const { return rank / stride(d) % size(d); }
   /// The rank with another place in one dimension and the same places in all other dimensions.
   std::uint32_t moved(std::uint32_t rank, Dimension d, std::uint32_t place) const {
-    return rank + (place - this->place(rank, d)) * stride(d);
+    return rank + (place - this->coordinate(rank, d)) * stride(d);
   }
   /// How many ranks of the whole mesh do what this rank does. 1 if it is the same number for all ranks.
   std::uint32_t stands_for(std::uint32_t rank) const;

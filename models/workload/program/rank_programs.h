@@ -1,3 +1,6 @@
+// The room `program` has RankPrograms: what a framework issues on each rank, job after job, on streams with a host that
+// launches. Training, layers and benches add kernels, collectives and waits; RankPrograms emits them as jobs in order.
+//
 // The programs of ranks: what a framework issues on each rank, job after job, into the compute streams of their GPUs.
 //
 //   programs.wait_for(rank, received);                       // the next job of the rank begins after this one

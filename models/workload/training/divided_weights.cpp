@@ -39,10 +39,10 @@ DividedWeights::DividedWeights(const TrainingSpec& spec, const transformer::Mode
     const collective::CollectiveRequest request = nccl_request(spec.software, TrafficClass::weights);
     inputs_ = mesh.connect({Dimension::tp}, streams.gathers, request, fabric);
     for (const auto& communicator : inputs_.all())
-      places_[mesh.place(communicator->rank(0).number, Dimension::pp)].inputs.push_back(communicator.get());
+      places_[mesh.coordinate(communicator->rank(0).number, Dimension::pp)].inputs.push_back(communicator.get());
   }
   for (const auto& communicator : groups_[kAllOthers].gathers.all()) {
-    Place& place = places_[mesh.place(communicator->rank(0).number, Dimension::pp)];
+    Place& place = places_[mesh.coordinate(communicator->rank(0).number, Dimension::pp)];
     for (const Rank* rank : communicator->ranks()) place.ranks.push_back(rank->number);
   }
 }
@@ -58,7 +58,7 @@ void DividedWeights::connect(GroupOf number, const std::vector<std::vector<std::
   if (spec_.gtp_shards.reduce == ShardReduce::nvls) reduction.algorithm = collective::Algorithm::nvls;
   group.scatters = mesh.connect_sets(sets, streams.scatters, reduction, fabric);
   for (std::size_t g = 0; g < group.gathers.all().size(); ++g) {
-    GroupPlace& place = places_[mesh.place(group.gathers.all()[g]->rank(0).number, Dimension::pp)].groups[number];
+    GroupPlace& place = places_[mesh.coordinate(group.gathers.all()[g]->rank(0).number, Dimension::pp)].groups[number];
     place.gathers.push_back(group.gathers.all()[g].get());
     place.gathers_again.push_back(group.gathers_again.all()[g].get());
     place.scatters.push_back(group.scatters.all()[g].get());

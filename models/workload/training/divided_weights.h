@@ -5,8 +5,8 @@
 //             shard's gradients when the next gradient is there, so that the scatter runs beside the products between
 //             the two; the last one of a slot is added at once
 //
-// A product waits for its own gather only. Gradients of data-parallel ranks wait for the kernels that add. Both is
-// asserted when jobs begin (weight_order.h).
+// A product waits for its own gather only. Gradients of data-parallel ranks wait for the kernels that add. Both rules
+// are asserted when a job begins (weight_order.h).
 //
 // With activations: sharded, saved inputs that are alike on tensor-parallel ranks are divided among these, and gathered in
 // the same chain and cache, each after the matrix of which it gives the gradient.

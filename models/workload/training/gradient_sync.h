@@ -99,7 +99,7 @@ class GradientSync {
   void optimize(std::uint32_t rank);
   /// The kernels of all ranks that follow those of the optimizer.
   void narrow_shards();
-  std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.place(rank, Dimension::pp); }
+  std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.coordinate(rank, Dimension::pp); }
 
   const TrainingSpec& spec_;
   const transformer::ModelShape& model_;

@@ -5,7 +5,7 @@ namespace railyard::workload::training {
 MemoryLedger::MemoryLedger(const MemoryPlan& plan, const Mesh& mesh, bool grows)
     : plan_(plan), mesh_(mesh), grows_(grows), held_(mesh.size()), peaks_(mesh.size()), whole_gradients_(mesh.size()) {
   for (std::uint32_t r = 0; r < mesh.size(); ++r) {
-    const std::uint32_t p = mesh.place(r, Dimension::pp);
+    const std::uint32_t p = mesh.coordinate(r, Dimension::pp);
     if (!grows) held_[r].gathered = plan.peak(p).gathered;
     peaks_[r] = held_[r];
     mesh.rank(r).gpu->hbm().allocate(plan.fixed(p) + held_[r].gathered);
@@ -23,7 +23,7 @@ void MemoryLedger::begin_slot(std::uint32_t rank, const Slot& slot, JobLabel lab
 }
 
 void MemoryLedger::begin_optimizer(std::uint32_t rank, JobLabel label, Time now) {
-  const Bytes copies = plan_.peak(mesh_.place(rank, Dimension::pp)).state.gradient_copies;
+  const Bytes copies = plan_.peak(mesh_.coordinate(rank, Dimension::pp)).state.gradient_copies;
   if (copies == 0) return;
   held_[rank].slot = label;
   held_[rank].gradient_copies = copies;
@@ -42,7 +42,7 @@ void MemoryLedger::end_optimizer(std::uint32_t rank, JobLabel label, Time now) {
 
 void MemoryLedger::hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now) {
   if (!grows_) return;
-  if (gradients) whole_gradients_[rank] = plan_.peak(mesh_.place(rank, Dimension::pp)).whole_gradients;
+  if (gradients) whole_gradients_[rank] = plan_.peak(mesh_.coordinate(rank, Dimension::pp)).whole_gradients;
   const Bytes more = matrices + whole_gradients_[rank] - held_[rank].gathered;
   if (more == 0) return;
   held_[rank].gathered += more;

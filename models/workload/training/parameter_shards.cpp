@@ -18,7 +18,7 @@ ParameterShards::ParameterShards(const TrainingSpec& spec, const transformer::Mo
   for (const auto& [communicators, at] : {std::pair{&weights, &weights_at_}, {&experts, &experts_at_}})
     for (const auto& communicator : communicators->all())
       if (communicator->members() > 1)
-        (*at)[mesh.place(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
+        (*at)[mesh.coordinate(communicator->rank(0).number, Dimension::pp)].push_back(communicator.get());
 }
 
 void ParameterShards::begin_step() {

@@ -27,7 +27,7 @@ PipelineExchange::PipelineExchange(const TrainingSpec& spec, const Schedule& sch
       programs_(programs),
       ranks_at_(spec.pp()),
       ranks_(mesh.size()) {
-  for (std::uint32_t r = 0; r < mesh.size(); ++r) ranks_at_[mesh.place(r, Dimension::pp)].push_back(r);
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) ranks_at_[mesh.coordinate(r, Dimension::pp)].push_back(r);
   connect(request, fabric);
   order_arrivals();
 }
@@ -37,7 +37,7 @@ PipelineExchange::Link PipelineExchange::link(std::uint32_t from_stage, std::uin
 }
 
 std::uint32_t PipelineExchange::partner(std::uint32_t rank) const {
-  const std::uint32_t half = mesh_.size(Dimension::dp) / 2, place = mesh_.place(rank, Dimension::dp);
+  const std::uint32_t half = mesh_.size(Dimension::dp) / 2, place = mesh_.coordinate(rank, Dimension::dp);
   return mesh_.moved(rank, Dimension::dp, (place + half) % (2 * half));
 }
 
@@ -134,7 +134,7 @@ void PipelineExchange::receive(const Slot& slot, std::uint32_t index, std::uint3
   if (from == kNoStage) return;
   const Link& l = link(from, slot.stage);
   RankState& state = ranks_[rank];
-  const std::uint32_t p = mesh_.place(rank, Dimension::pp);
+  const std::uint32_t p = mesh_.coordinate(rank, Dimension::pp);
   // A stream receives in the order in which the other rank sends, so what comes before this is received now, too.
   const std::vector<std::uint32_t>& order = arrivals_.at(l);
   for (std::uint32_t& received = state.received[l]; received <= place_in_order_[p][index]; ++received) {

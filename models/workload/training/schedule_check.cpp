@@ -112,14 +112,14 @@ class Check {
     while (rank < schedule_.ranks() && is_done(rank)) ++rank;
     if (rank == schedule_.ranks()) return;
 
-    std::vector<std::uint32_t> way;
-    while (std::find(way.begin(), way.end(), rank) == way.end()) {
-      way.push_back(rank);
+    std::vector<std::uint32_t> chain;
+    while (std::find(chain.begin(), chain.end(), rank) == chain.end()) {
+      chain.push_back(rank);
       rank = schedule_.rank_of[unmet(rank)->stage];
     }
-    way.erase(way.begin(), std::find(way.begin(), way.end(), rank));
+    chain.erase(chain.begin(), std::find(chain.begin(), chain.end(), rank));
     std::string text = "deadlock: ";
-    for (const std::uint32_t r : way)
+    for (const std::uint32_t r : chain)
       text += fmt::format("{}rank {} waits with {} for {}", r == rank ? "" : "; ", r, name_of(slot(r, next[r])),
                           name_of(*unmet(r)));
     fail(rank, next[rank], text);

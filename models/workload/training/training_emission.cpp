@@ -171,7 +171,7 @@ void TrainingStep::emit_part(Emission& e) {
     }
     for (const auto& communicator : ep_beside_.all()) {
       const std::uint32_t first = communicator->rank(0).number;
-      if (place(first, Dimension::pp) != e.p) continue;
+      if (coordinate(first, Dimension::pp) != e.p) continue;
       const std::vector<JobRef>& jobs =
           programs_.start(*communicator, choose(*communicator, step),
                           jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(e.next), first),
@@ -189,7 +189,7 @@ void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t
   if (step.coupled != nullptr) return emit_coupled(p, index, detail, step, first, last);
   const Slot& slot = schedule_.slots[p][index];
   const auto of_rank = [&](std::uint32_t rank) -> const SlotStep& {
-    return plans_.plan(slot.kind, slot.stage, place(rank, Dimension::ep)).steps[detail];
+    return plans_.plan(slot.kind, slot.stage, coordinate(rank, Dimension::ep)).steps[detail];
   };
   if (step.kernels != nullptr) {
     for (const std::uint32_t rank : ranks_at_[p])

@@ -28,7 +28,7 @@ std::string TrainingJobs::suffix(const Fields& f) const {
   std::string text;
   for (const auto& [dimension, letters] :
        {std::pair{Dimension::gtp, "GTP"}, {Dimension::cp, "CP"}, {Dimension::ep, "EP"}, {Dimension::dp, "DP"}})
-    if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, place(f.rank, dimension));
+    if (mesh_.size(dimension) > 1) text += fmt::format("_{}[{}]", letters, coordinate(f.rank, dimension));
   if (spec_.steps > 1) text += fmt::format("_Step[{}]", static_cast<std::uint32_t>(f.step));
   return text;
 }
@@ -43,7 +43,7 @@ std::string TrainingJobs::unit(std::uint32_t stage, std::uint32_t micro_batch) c
 
 std::string TrainingJobs::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  const std::uint32_t p = place(f.rank, Dimension::pp), t = place(f.rank, Dimension::tp);
+  const std::uint32_t p = coordinate(f.rank, Dimension::pp), t = coordinate(f.rank, Dimension::tp);
   const std::string end = suffix(f);
   const auto place_of = [&](const SlotStep& step) {
     if (step.layer == SlotStep::kEnds) return std::string("Ends");

@@ -90,14 +90,14 @@ class TrainingJobs : public JobNamer {
     return JobLabel::of(*this, of_job);
   }
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
-  const Slot& slot_of(const Fields& f) const { return schedule_.slots[place(f.rank, Dimension::pp)][f.slot]; }
+  const Slot& slot_of(const Fields& f) const { return schedule_.slots[coordinate(f.rank, Dimension::pp)][f.slot]; }
   const SlotStep& step_of(const Fields& f) const {
     return plans_.plan(slot_of(f).kind, slot_of(f).stage).steps[f.detail];
   }
   static TrafficClass class_of(transformer::RankGroup group);
 
  private:
-  std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
+  std::uint32_t coordinate(std::uint32_t rank, Dimension d) const { return mesh_.coordinate(rank, d); }
   /// Kernels, collectives and shards of a step of a slot.
   static bool is_of_layer(const Fields& f);
   /// "MB[3]", with the virtual stage if a rank has several.

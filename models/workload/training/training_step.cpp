@@ -61,14 +61,14 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   for (const auto& [group, communicators] :
        {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}, {RankGroup::cp, &cp_}})
     for (const auto& communicator : communicators->all())
-      groups_at_[place(communicator->rank(0).number, Dimension::pp)][static_cast<std::size_t>(group)].push_back(
+      groups_at_[coordinate(communicator->rank(0).number, Dimension::pp)][static_cast<std::size_t>(group)].push_back(
           communicator.get());
   // A collective beside kernels ends before the next collective of its member begins, so both share what is replayed.
   for (const auto& tp : tp_.all())
-    coupled_at_[place(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
+    coupled_at_[coordinate(tp->rank(0).number, Dimension::pp)].push_back(std::make_unique<linear::CoupledRanks>(
         tp->ranks(), linear::Streams{kCompute, kTp, kTp}, tp->request(), executor.fabric(), tp.get()));
   set_priorities();
-  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[place(r, Dimension::pp)].push_back(r);
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) ranks_at_[coordinate(r, Dimension::pp)].push_back(r);
   for (const std::vector<Slot>& slots : schedule.slots) last_step_.emplace_back(slots.size());
 }
 
@@ -282,7 +282,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   slot_begins_[r][f.slot % 2] = {job.begun_at(), job.ready_at()};
   memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
   if (f.step != jobs_.step()) return;
-  Progress& progress = progress_[place(r, Dimension::pp)];
+  Progress& progress = progress_[coordinate(r, Dimension::pp)];
   progress.wanted = std::max<std::uint32_t>(progress.wanted, f.slot + 1 + kSlotsAhead);
   emit();
 }
@@ -293,7 +293,7 @@ void TrainingStep::check_order(const Jobs::Fields& f, std::uint32_t rank) {
   if (f.what == Jobs::kMatrixGather) divided_->gather_begins(rank, jobs_.step_of(f), jobs_.slot_of(f).kind, now);
   if (f.what == Jobs::kInputGather) divided_->input_gather_begins(rank, jobs_.step_of(f), now);
   if (f.what == Jobs::kGradients)
-    divided_->reduction_begins(rank, gradients_.buckets(place(rank, Dimension::pp))[f.detail]);
+    divided_->reduction_begins(rank, gradients_.buckets(coordinate(rank, Dimension::pp))[f.detail]);
 }
 
 void TrainingStep::on_job_done(const Job& job) {
@@ -379,7 +379,7 @@ void TrainingStep::end_slot(const Job& job) {
   if (divided_ != nullptr) divided_->slot_ends(rank);
   memory_.end_slot(rank, jobs_.slot_of(f), jobs_.slot_row(f, rank), end_);
   const SlotBegin& times = slot_begins_[rank][f.slot % 2];
-  const std::uint32_t p = place(rank, Dimension::pp);
+  const std::uint32_t p = coordinate(rank, Dimension::pp);
   if (rank == ranks_at_[p].front()) last_step_[p][f.slot] = {times.begun, end_};
   JobRecord record;
   record.label = jobs_.slot_row(f, rank);

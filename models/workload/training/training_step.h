@@ -1,3 +1,9 @@
+// The room `training` runs optimizer steps. A Schedule is data: the Slots of each pipeline rank (schedule_generators.h,
+// schedule_text.h, schedule_check.h). SlotPlans has the steps of a slot. TrainingStep runs slots and owns what they
+// need: PipelineExchange, GradientSync, ParameterShards, DividedWeights (gtp), CoupledStep, MemoryLedger and
+// RankAccount. TrainingSpec and Software say what runs. The kind `training` owns it; --explain uses schedules and
+// MemoryPlan alone.
+//
 // workload.kind: training: optimizer steps of a model on a mesh of ranks. Each pipeline rank runs the slots of its
 // schedule (schedule.h), one after the other, on all its tensor- and data-parallel ranks:
 //
@@ -87,7 +93,7 @@ class TrainingStep : private JobClient {
   void divide_weights(const gpu::KernelTimer& kernels, transport::Fabric& fabric);
   /// The rank that is so many steps further in the ring.
   std::uint32_t around(std::uint32_t rank, std::uint32_t steps) const {
-    return mesh_.moved(rank, Dimension::cp, (place(rank, Dimension::cp) + steps) % spec_.cp());
+    return mesh_.moved(rank, Dimension::cp, (coordinate(rank, Dimension::cp) + steps) % spec_.cp());
   }
   void set_priorities();
   void allow_reuse();
@@ -123,7 +129,7 @@ class TrainingStep : private JobClient {
                     bool first, bool last);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   void emit_ring(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
-  std::uint32_t place(std::uint32_t rank, Dimension d) const { return mesh_.place(rank, d); }
+  std::uint32_t coordinate(std::uint32_t rank, Dimension d) const { return mesh_.coordinate(rank, d); }
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;

@@ -1,3 +1,7 @@
+// The room `datasheets` reads datasheets, which embed.cmake compiles in, or a user's file. A NAME_record() has the
+// table of keys of each sort: GPU, NIC, switch and board, engine (EngineSheet), training software. load_NAME() follows
+// `base:` and `family:`, and returns the struct that it fills. Machine and kinds of the loader call it.
+//
 // Datasheets: YAML files in platforms/datasheets/, compiled into this library
 // so that an executable needs no files, or a user's file. Their keys are the
 // field names of the structs that they fill. Each file has a `source:`.

@@ -1,3 +1,7 @@
+// The room `execution_traces` reads traces of other programs into a Trace (workload/execution_trace/trace.h): Chakra's
+// protobuf files with Railyard's own attributes (own_attributes.h), and SimAI's text (SimaiFile, simai.h). The loader
+// of the kind `trace` calls them.
+//
 // Reads Chakra execution traces (mlcommons/chakra, schema/protobuf/et_def.proto, version 0.0.4): PREFIX.R.et for each
 // rank R, and communicator groups as ASTRA-sim 2.0 has them, a JSON object {"NAME": [ranks]}.
 //

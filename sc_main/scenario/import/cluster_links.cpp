@@ -35,7 +35,7 @@ double number_in(const NodePtr& node, const std::string& key) {
 
 }  // namespace
 
-std::string way_between(const GpuRange& gpus, const platforms::MachineSpec& machine, const gpu::GpuDatasheet& gpu) {
+std::string path_between(const GpuRange& gpus, const platforms::MachineSpec& machine, const gpu::GpuDatasheet& gpu) {
   const platforms::BoardDatasheet& board = machine.board;
   const std::uint32_t last = gpus.first + gpus.count - 1;
   if (gpus.first / board.gpus != last / board.gpus) return "in several servers, joined by the network";
@@ -47,13 +47,13 @@ std::string way_between(const GpuRange& gpus, const platforms::MachineSpec& mach
     branches.insert(slot / (board.gpus / platforms::branches_of(board)));
     sockets.insert(platforms::socket_of(machine, slot));
   }
-  std::string way = "below one socket";
+  std::string path = "below one socket";
   if (sockets.size() > 1) {
-    way = "below different sockets";
+    path = "below different sockets";
   } else if (board.pcie_switches != 0) {
-    way = branches.size() > 1 ? "below several PCIe switches of one socket" : "below one PCIe switch";
+    path = branches.size() > 1 ? "below several PCIe switches of one socket" : "below one PCIe switch";
   }
-  return gpu.pcie.p2p ? way : way + ", without peer access: their bytes cross host memory";
+  return gpu.pcie.p2p ? path : path + ", without peer access: their bytes cross host memory";
 }
 
 NodePtr given_links(const NodePtr& root, const platforms::MachineSpec& machine, const gpu::GpuDatasheet& gpu) {

@@ -15,7 +15,7 @@ struct GpuRange {
 };
 
 /// How bytes between these GPUs go, and by what that is decided: "below one PCIe switch". @pre count > 1
-std::string way_between(const GpuRange& gpus, const platforms::MachineSpec& board, const gpu::GpuDatasheet& gpu);
+std::string path_between(const GpuRange& gpus, const platforms::MachineSpec& board, const gpu::GpuDatasheet& gpu);
 
 /// Keys of machine.overrides with which a message between any two GPUs of a server takes link_latency + bytes / link_bw, as
 /// in LLMServingSim's fully connected network: without packets' overhead, limits of buffers, or time in switches.

@@ -156,20 +156,20 @@ class Import {
     for (std::size_t i = 0; i < engines_.size(); ++i) {
       const std::uint32_t count = engines_[i].parallel.gpus(), start = share_group_ ? first : 0;
       if (count > 1)
-        note_on_way("instance" + std::to_string(i), {start, count}, engines_[i].gpu, board,
-                    "; workload.instances." + std::to_string(i) + ".gpus takes others");
+        note_on_path("instance" + std::to_string(i), {start, count}, engines_[i].gpu, board,
+                     "; workload.instances." + std::to_string(i) + ".gpus takes others");
       first += count;
     }
     if (engines_.size() > 1 && share_group_)
-      note_on_way("KV cache", {0, first}, engines_.front().gpu, board, "");
+      note_on_path("KV cache", {0, first}, engines_.front().gpu, board, "");
     else if (engines_.size() > 1)
       notes_.push_back(options_.cluster_config +
                        ": KV cache: the instances are in different servers, joined by the network");
   }
-  void note_on_way(const std::string& what, const GpuRange& gpus, const gpu::GpuDatasheet& gpu,
-                   const platforms::MachineSpec& board, const std::string& more) {
+  void note_on_path(const std::string& what, const GpuRange& gpus, const gpu::GpuDatasheet& gpu,
+                    const platforms::MachineSpec& board, const std::string& more) {
     note(what, "GPUs " + std::to_string(gpus.first) + " to " + std::to_string(gpus.first + gpus.count - 1) + ", " +
-                   way_between(gpus, board, gpu) + more);
+                   path_between(gpus, board, gpu) + more);
   }
   static std::string memory_text(const gpu::GpuDatasheet& gpu) {
     return gpu.name + ", " + number_text(gpu.hbm.gb_per_s) + " GB/s";

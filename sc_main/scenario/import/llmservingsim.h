@@ -1,3 +1,7 @@
+// The room `import` makes scenarios of LLMServingSim's files. Cluster is the configuration as read (cluster_file.h),
+// instances_of() its ClusterInstances on GPUs, cluster_links.h its links as a platform with overrides, kv_blocks.h the
+// blocks of its memory. The command line calls import_llmservingsim(); the result goes through the loader.
+//
 // Import of LLMServingSim's files: a cluster configuration (JSON) and a dataset (JSONL) become a scenario of the kind
 // serving. The result is a tree like that of a scenario file, which goes through the same loader. Each value in it has
 // the place of the key or option that it comes from, so errors of the loader name the user's file.

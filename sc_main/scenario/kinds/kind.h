@@ -1,3 +1,8 @@
+// The room `kinds` has a file for each kind of workload: a section as written, its table of keys, and resolve(), which
+// checks it against model and machine and returns the workload's spec. What several kinds have in common is in files of
+// its own: requests.h, mapping.h, precision.h, routing.h, scheduler.h. list.h names all kinds; the loader calls them
+// through Kind.
+//
 // A kind of workload in the loader: the word of workload.kind, its table of keys, and the conversion to a spec. Each
 // kind is a file of this folder with a function NAME_kind(), and a name in list.h.
 #pragma once

@@ -1,3 +1,7 @@
+// The room `model` reads models. ModelConfig reads config.json by its Family (families.h), layers.h its kinds of
+// layers, weights.h and ModulePatterns its quantisation, profile.h measured times of layers. The result is a
+// ModelShape; what is not modelled is refused by name. The loader calls it for kinds that run a model.
+//
 // Reads a model's shape from a HuggingFace config.json.
 #pragma once
 

@@ -1,3 +1,8 @@
+// The room `table` is about values with positions and tables of keys. Node is a tree of values (node.h), from YAML,
+// JSON or Lines of text; Record is the table of a struct, which reads a Node into it and is rendered as help, schema
+// and reference (render.h); resolved.h makes paths absolute and writes the scenario of a run. All of the loader stands
+// on it.
+//
 // One table of typed fields for each struct that a user can write: scenario sections, datasheets, what-if overrides.
 //
 // A Field has its key, type, unit, range, default, meaning and source, and a function that stores a value in its

@@ -1,4 +1,4 @@
-// Groups that are alike share courses: a collective that one group has simulated is replayed on another, and everything
+// Groups that are alike share recordings: a collective that one group has simulated is replayed on another, and everything
 // is as if both had simulated it. Groups that differ do not share.
 #include "base/random.h"
 #include "collective/tuner.h"
@@ -134,7 +134,7 @@ const Groups kSockets{"plx_box", {"machine.groups.prefill.servers=2"}, {gpus_fro
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_group_takes_the_courses_of_a_group_like_it) {
+BOOST_AUTO_TEST_CASE(a_group_takes_the_recordings_of_a_group_like_it) {
   for (const Groups& groups : {kDgx, kPlx, kSockets}) {
     const std::vector<Step> steps = one_by_one({{0, kReduce, 1 << 20},
                                                 {0, kGather, 1 << 19},
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(a_group_takes_the_courses_of_a_group_like_it) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(groups_that_differ_take_courses_of_their_own) {
+BOOST_AUTO_TEST_CASE(groups_that_differ_have_recordings_of_their_own) {
   // Of servers with another GPU, of members in another order of ports, and below one switch or two.
   const std::vector<Groups> pairs{
       {"dgx_h100", {"machine.groups.decode.gpu=H20-SXM-96GB"}, {gpus_from(0, 8), gpus_from(8, 8)}},

@@ -1,4 +1,4 @@
-#include "transport/fluid/way.h"
+#include "transport/fluid/fluid_path.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ TransactionKind question(const Hop& hop) {
 
 }  // namespace
 
-bool FluidWay::build(bool by_first_lane) {
+bool FluidPath::build(bool by_first_lane) {
   path_ = routes_.path_of(example_);
   transaction_bytes_ = routes_.transaction_bytes(path_);
   legs_.clear();
@@ -85,7 +85,7 @@ bool FluidWay::build(bool by_first_lane) {
   return agrees;
 }
 
-bool FluidWay::lanes_are_alike() const {
+bool FluidPath::lanes_are_alike() const {
   const std::size_t lanes = path_.lanes.size(), each = legs_.size() / std::max<std::size_t>(1, lanes);
   if (each * lanes != legs_.size()) return false;
   for (std::size_t i = each; i < legs_.size(); ++i) {
@@ -103,7 +103,7 @@ bool FluidWay::lanes_are_alike() const {
   return true;
 }
 
-void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
+void FluidPath::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   for (Leg& leg : legs_) {
     if (!same_link(leg.hop, hop)) continue;
     if (leg.lanes.back() == lane) return;  // members of a group share this link and its bytes
@@ -142,7 +142,7 @@ void FluidWay::add(const Hop& hop, const Hop* before, std::uint32_t lane) {
   }
 }
 
-void FluidWay::add_multicast() {
+void FluidPath::add_multicast() {
   for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
     const Hop first = path_.lanes[lane].hops.front();
     for (const Window member : context_.groups.at(example_.group)) {
@@ -152,7 +152,7 @@ void FluidWay::add_multicast() {
   }
 }
 
-void FluidWay::add_reduction() {
+void FluidPath::add_reduction() {
   for (std::uint32_t lane = 0; lane < path_.lanes.size(); ++lane) {
     const Hop result = path_.lanes[lane].hops.back();
     const Device::Port& home = result.device->port(result.port);
@@ -166,23 +166,23 @@ void FluidWay::add_reduction() {
   }
 }
 
-std::uint64_t FluidWay::weight_of(const Leg& leg) const {
+std::uint64_t FluidPath::weight_of(const Leg& leg) const {
   std::uint64_t sum = 0;
   for (const std::uint32_t lane : leg.lanes) sum += path_.lanes[lane].weight;
   return sum;
 }
 
-Bytes FluidWay::lane_bytes(std::uint32_t lane, Bytes bytes) const {
+Bytes FluidPath::lane_bytes(std::uint32_t lane, Bytes bytes) const {
   std::uint64_t before = 0;
   for (std::uint32_t l = 0; l < lane; ++l) before += path_.lanes[l].weight;
   return bytes * (before + path_.lanes[lane].weight) / weights_ - bytes * before / weights_;
 }
 
-WireCost FluidWay::train_at(const Hop& hop) const {
+WireCost FluidPath::train_at(const Hop& hop) const {
   return hop.link().packet.cost(hop.kind, transaction_bytes_, path_.packet_limit(hop.kind), false);
 }
 
-Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, TransactionKind kind, Bytes payload) const {
+Bytes FluidPath::taken(PacedBy by, const LinkDirection& link, TransactionKind kind, Bytes payload) const {
   const Bytes transactions = std::max<Bytes>(1, ceil_div(payload, transaction_bytes_));
   const Bytes last = payload - (transactions - 1) * transaction_bytes_;
   const Bytes engine = path_.packet_limit(kind);
@@ -194,7 +194,7 @@ Bytes FluidWay::taken(PacedBy by, const LinkDirection& link, TransactionKind kin
   return first + (transactions - 2) * of(transaction_bytes_, false) + of(last, false);
 }
 
-void FluidWay::measure(Sized& sized, Bytes bytes) {
+void FluidPath::measure(Sized& sized, Bytes bytes) {
   sized.bytes = bytes;
   sized.charges.clear();
   const auto charge = [&](FluidPort& port, Bytes payload, Bytes wire) {

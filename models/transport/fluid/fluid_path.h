@@ -30,10 +30,10 @@ struct FluidCrossing {
   static constexpr std::uint32_t kResponder = 0xfffffffeu;  ///< one queue for all answers to reads
 };
 
-class FluidWay {
+class FluidPath {
  public:
   /// @param example  a message with its source, target, kind, class and engine
-  FluidWay(const FabricContext& context, const Routes& routes, const Message& example)
+  FluidPath(const FabricContext& context, const Routes& routes, const Message& example)
       : context_(context), routes_(routes), example_(example) {}
 
   /// Computes everything, at first and after links have changed.
@@ -68,8 +68,8 @@ class FluidWay {
   }
   /// Time without contention; a slow writer's last byte leaves when it is written.
   Time uncontended(const Message& message) {
-    const Time way = sized(message.bytes).uncontended;
-    return message.source_rate == Rate() ? way : later(way, message.source_rate.time_for(message.bytes) + last_byte_);
+    const Time path = sized(message.bytes).uncontended;
+    return message.source_rate == Rate() ? path : later(path, message.source_rate.time_for(message.bytes) + last_byte_);
   }
 
  private:
