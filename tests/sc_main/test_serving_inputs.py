@@ -147,8 +147,8 @@ def test_a_drawn_request_beyond_the_context_is_refused_when_it_arrives(tmp_path)
 def test_stages_take_the_remainder_of_layers_by_the_engines_rule(tmp_path):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(HEAD + REQUEST + "  instances: [{name: a, pp: 4}]\n")  # six layers
-    for preset, layers in [("vllm", [1, 2, 2, 1]), ("sglang", [1, 1, 2, 2]), ("trtllm", [2, 2, 1, 1])]:
-        text = succeed("plx_box", scenario, "--explain", "--set", f"workload.scheduler.preset={preset}").stdout
+    for engine, layers in [("vllm-0.19", [1, 2, 2, 1]), ("sglang-0.5", [1, 1, 2, 2]), ("trtllm-1.0", [2, 2, 1, 1])]:
+        text = succeed("plx_box", scenario, "--explain", "--set", f"workload.engine={engine}").stdout
         assert [int(n) for n in re.findall(r"stage \d, (\d+) layers", text)] == layers
 
 
