@@ -9,7 +9,7 @@ namespace railyard::collective {
 namespace {
 
 bool fits(const AllReduceKernel& kernel, const Site& site) {
-  const std::vector<std::string>& accepted = kernel.architectures;
+  const std::vector<gpu::Architecture>& accepted = kernel.architectures;
   return kernel.interconnect == (site.nvlink ? Interconnect::nvlink : Interconnect::pcie) &&
          (accepted.empty() || std::find(accepted.begin(), accepted.end(), site.gpu->architecture) != accepted.end());
 }

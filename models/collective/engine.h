@@ -56,7 +56,7 @@ struct RankLimits {
 
 /// The all-reduce kernel for some GPUs.
 struct AllReduceKernel {
-  std::vector<std::string> architectures;  ///< empty: all
+  std::vector<gpu::Architecture> architectures;  ///< empty: all
   Interconnect interconnect = Interconnect::nvlink;
   std::optional<PullKernel> pull;  ///< none: members store to their peers, and data carries its flags
   std::vector<RankLimits> limits;

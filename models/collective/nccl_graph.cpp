@@ -60,11 +60,13 @@ std::uint32_t heads_at(const NcclLinks& links, double speed) {
 
 }  // namespace
 
-NcclGeneration nccl_generation(const std::string& architecture) {
-  if (architecture == "volta") return NcclGeneration::volta;
-  if (architecture == "hopper") return NcclGeneration::hopper;
-  if (architecture == "blackwell") return NcclGeneration::blackwell;
-  return NcclGeneration::ampere;
+NcclGeneration nccl_generation(gpu::Architecture architecture) {
+  switch (facts_of(architecture).compute_capability) {
+    case 7: return NcclGeneration::volta;
+    case 9: return NcclGeneration::hopper;
+    case 10: return NcclGeneration::blackwell;
+    default: return NcclGeneration::ampere;
+  }
 }
 
 NcclGraph ring_graph(const NcclLinks& links) {

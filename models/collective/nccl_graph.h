@@ -7,14 +7,15 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+
+#include "gpu/architecture.h"
 
 namespace railyard::collective {
 
 /// NCCL's generations of GPUs, by compute capability.
 enum class NcclGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
-/// Ada and architectures unknown to NCCL count as ampere.
-NcclGeneration nccl_generation(const std::string& architecture);
+/// GPUs of compute capability 8 count as ampere, and so do AMD's: RCCL's tables are not modelled.
+NcclGeneration nccl_generation(gpu::Architecture architecture);
 
 /// The links of a server that a search divides among channels, in GB/s as NCCL counts them.
 struct NcclLinks {

@@ -12,18 +12,16 @@
 
 #include "base/data_type.h"
 #include "base/units.h"
+#include "gpu/architecture.h"
 
 namespace railyard::gpu {
 
-inline constexpr std::array<const char*, 6> kArchitectureNames{"volta",  "ampere",    "ada",
-                                                               "hopper", "blackwell", "cdna3"};
-
 struct GpuDatasheet {
-  std::string name;          ///< the file's stem, e.g. "L40S"
-  std::string architecture;  ///< one of kArchitectureNames
-  std::string calibration;   ///< source of the calibrated constants: measured | family | specification
-  std::string family;  ///< the device from which the constants were derived (rule: scripts/calibrate.py), or empty
-  std::string source;  ///< citation of the specification values
+  std::string name;  ///< the file's stem, e.g. "L40S"
+  Architecture architecture = Architecture::ampere;
+  std::string calibration;  ///< source of the calibrated constants: measured | family | specification
+  std::string family;       ///< the device from which the constants were derived (rule: scripts/calibrate.py), or empty
+  std::string source;       ///< citation of the specification values
 
   struct Sm {
     std::uint32_t count = 0;

@@ -20,7 +20,7 @@ struct Machine {
   collective::Site site;
 
   explicit Machine(std::uint32_t ranks, bool nvlink = true) {
-    gpu.architecture = "hopper";
+    gpu.architecture = gpu::Architecture::hopper;
     gpu.collective.channels = nvlink ? 24 : 4;
     gpu.collective.simple_gb_per_s = gpu.collective.ll128_gb_per_s = gpu.collective.p2p_gb_per_s = 10;
     gpu.collective.p2p_copy_gb_per_s = 20;

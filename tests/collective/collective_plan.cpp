@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(rings_of_cards_follow_the_links_between_them) {
 // with the rate between the sockets. Below one switch LL lasts twice as long.
 BOOST_AUTO_TEST_CASE(ll_ends_earlier_where_sockets_are_between_the_cards) {
   railyard::gpu::GpuDatasheet card;
-  card.architecture = "blackwell";
+  card.architecture = railyard::gpu::Architecture::blackwell;
   card.pcie.generation = 5;
   card.collective.channels = 4;
   Site site;
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(ll_ends_earlier_where_sockets_are_between_the_cards) {
   site.roots = 2;
   site.root_gb_per_s = 63;
   BOOST_TEST((nccl_channels(site) == 2u && in_ll(512 * kKib) && !in_ll(1024 * kKib)));
-  card.architecture = "ada";
+  card.architecture = railyard::gpu::Architecture::ada;
   card.pcie.generation = 4;
   site.root_gb_per_s = 31.5;  // 10 GB/s between older CPUs, 16 between AMD's
   BOOST_TEST((in_ll(256 * kKib) && !in_ll(512 * kKib)));

@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(twice_the_clock_or_the_sms_serve_what_computes) {
 double pair_clocks_of(const GpuDatasheet& gpu, double tensor_flop_per_clock) {
   const double products = 512 / tensor_flop_per_clock;
   if (!asynchronous_tensor_cores(gpu)) return products + 0.0625 + 1.2 / 16;
-  const bool hopper = gpu.architecture == "hopper";
+  const bool hopper = gpu.architecture == gpu::Architecture::hopper;
   const double p = hopper ? 1.35 : 2.4, speed = hopper ? 1.192 : 1, exponentials = hopper ? 0.839 : 1;
   return std::pow(std::pow(products / speed, p) + std::pow(exponentials / 16, p), 1 / p);
 }

@@ -188,7 +188,8 @@ BOOST_AUTO_TEST_CASE(quantised_weights_have_kernels_of_their_own) {
 
 // Products of block-scaled weights run in the engine's library for the GPU, if n and k are its multiples.
 BOOST_AUTO_TEST_CASE(block_scaled_products_run_in_the_engines_library) {
-  const std::vector<gpu::BlockScaledProducts> products{{{"hopper"}, gpu::GemmLibrary::deepgemm, 128, 128, 0}};
+  const std::vector<gpu::BlockScaledProducts> products{
+      {{gpu::Architecture::hopper}, gpu::GemmLibrary::deepgemm, 128, 128, 0}};
   const auto down = [&](const char* gpu_name, const WeightFormat& format, std::uint32_t tp) {
     gpu::KernelTimer kernels(gpu_datasheet(gpu_name));
     ModelShape m = llama_70b();

@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(products_scale_with_the_tensor_rate) {
           type == DataType::bf16 ? gpu.sm.sustained_efficiency_ratio : gpu.sm.low_precision_sustained_ratio;
       return gpu.sm.flop_per_clock[static_cast<std::size_t>(type)] * share;
     };
-    const bool hopper = gpu.architecture == "hopper";
+    const bool hopper = gpu.architecture == gpu::Architecture::hopper;
     for (const Direction direction : kBoth) {
       const Plan wide = plan(llama_70b(), name, std::nullopt, {1, false}, direction);
       const Plan narrow = plan(llama_70b(), name, recipe_of(ScalingRecipe::delayed, hopper), {1, false}, direction);

@@ -92,7 +92,7 @@ double query_token_bytes(const AttentionHeads& heads) {
 
 std::uint64_t query_rows(const GpuDatasheet& gpu) {
   if (small_shared_memory(gpu)) return 64;
-  return gpu.architecture == "blackwell" ? kBlackwellRows : 128;
+  return tensor_memory(gpu) ? kBlackwellRows : 128;
 }
 
 void finish_attention(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {

@@ -31,24 +31,12 @@ constexpr DecodeKernel kHopperCudnnDecode{"cuDNN, Hopper", 1, 128, 1, 1, 0, 1.5,
 constexpr DecodeKernel kBlackwellDecode{"kernels of the libraries for B200", 1, 128, 1, 2, 0.5, 0.5, 0.03};
 constexpr std::uint64_t kXqaBlockFactor = 4;  // kEnableMinBlockFactor
 
-struct FlashVersion {
-  const char* architecture;
-  std::uint32_t version;
-  double peak_share;  // of the tensor peak with heads of kMeasuredDim; 0: attention_ratio of the datasheet
-};
-constexpr std::array<FlashVersion, 6> kFlashVersions{{{"ampere", 1, 0.368},
-                                                      {"ampere", 2, 0},
-                                                      {"ada", 2, 0},
-                                                      {"hopper", 1, 0.62 * 0.368},
-                                                      {"hopper", 2, 370.0 / 989.4},
-                                                      {"hopper", 3, 0}}};
-
 }  // namespace
 
 const PrefillKernel& prefill_kernel(const GpuDatasheet& gpu, AttentionLibrary library) {
   const bool trtllm = library == AttentionLibrary::trtllm;
   if (!asynchronous_tensor_cores(gpu)) return trtllm ? kWarpTrtllm : kWarpFlash;
-  if (gpu.architecture == "blackwell") return kBlackwell;
+  if (tensor_memory(gpu)) return kBlackwell;
   if (library == AttentionLibrary::cudnn) return kHopperCudnn;
   return trtllm ? kHopperTrtllm : kHopperFlash;
 }
@@ -56,7 +44,7 @@ const PrefillKernel& prefill_kernel(const GpuDatasheet& gpu, AttentionLibrary li
 const DecodeKernel& decode_kernel(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t blocks,
                                   std::uint64_t longest) {
   const bool asynchronous = asynchronous_tensor_cores(gpu);
-  if (asynchronous && gpu.architecture == "blackwell") return kBlackwellDecode;
+  if (tensor_memory(gpu)) return kBlackwellDecode;
   if (asynchronous && heads.library == AttentionLibrary::cudnn) return kHopperCudnnDecode;
   if (heads.library != AttentionLibrary::trtllm) return asynchronous ? kHopperFlashDecode : kWarpFlashDecode;
   const std::uint64_t parts = blocks * std::max<std::uint64_t>(1, longest / kDecodeSplitKeys);
@@ -78,16 +66,16 @@ double pair_clocks(const GpuDatasheet& gpu, const PrefillKernel& kernel, double 
 
 std::vector<std::uint32_t> flash_attention_versions(const GpuDatasheet& gpu) {
   std::vector<std::uint32_t> versions;
-  for (const FlashVersion& v : kFlashVersions)
-    if (gpu.architecture == v.architecture) versions.push_back(v.version);
+  for (const FlashVersion& v : facts_of(gpu.architecture).flash_attention)
+    if (v.version > 0) versions.push_back(v.version);
   return versions;
 }
 
 GpuDatasheet with_flash_attention(GpuDatasheet gpu, std::optional<std::uint32_t> version) {
   const PrefillKernel& kernel = prefill_kernel(gpu, AttentionLibrary::flash);
   const double peak_clocks = 2 * kFlopsPerProduct * kMeasuredDim / gpu.tensor_flop_per_clock();
-  for (const FlashVersion& v : kFlashVersions)
-    if (gpu.architecture == v.architecture && version == v.version && v.peak_share > 0)
+  for (const FlashVersion& v : facts_of(gpu.architecture).flash_attention)
+    if (version == v.version && v.peak_share > 0)
       gpu.kernel.attention_ratio =
           v.peak_share * pair_clocks(gpu, kernel, kMeasuredDim) / (peak_clocks * attention_clock_ratio(gpu));
   return gpu;

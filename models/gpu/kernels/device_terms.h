@@ -19,10 +19,14 @@ inline bool small_shared_memory(const GpuDatasheet& gpu) {
   return gpu.sm.shared_memory_kib < kSharedMemoryKib;
 }
 
-/// True for Hopper and B200: tensor instructions run beside other instructions, operands come by TMA. Cards of Blackwell
-/// have the instructions of Ada.
+/// True for Hopper and B200: tensor instructions run beside other instructions.
 inline bool asynchronous_tensor_cores(const GpuDatasheet& gpu) {
-  return !small_shared_memory(gpu) && (gpu.architecture == "hopper" || gpu.architecture == "blackwell");
+  return !small_shared_memory(gpu) && facts_of(gpu.architecture).has_tma;
+}
+
+/// True for B200 and its successors, not for cards of Blackwell.
+inline bool tensor_memory(const GpuDatasheet& gpu) {
+  return !small_shared_memory(gpu) && facts_of(gpu.architecture).has_tensor_memory;
 }
 
 /// Size of a working set in L2 above which parts of it are read again.

@@ -185,15 +185,13 @@ struct Menu {
 };
 
 /// Most rows of a tile in kernels that widen weights: Marlin's, and Machete's on Hopper.
-std::uint32_t most_rows(const GpuDatasheet& gpu) {
-  return gpu.architecture == "hopper" || gpu.architecture == "blackwell" ? 128 : 64;
-}
+std::uint32_t most_rows(const GpuDatasheet& gpu) { return facts_of(gpu.architecture).has_tma ? 128 : 64; }
 
 Menu menu_of(const GpuDatasheet& gpu, bool widens) {
   if (widens) return {kCommonTiles, kTiles.size()};
   if (small_shared_memory(gpu)) return {kCommonTiles, kTiles.size()};
-  if (gpu.architecture == "blackwell") return {0, kSmallTiles};
-  return {gpu.architecture == "hopper" ? kHopperTiles : kCommonTiles, kSmallTiles};
+  if (tensor_memory(gpu)) return {0, kSmallTiles};
+  return {asynchronous_tensor_cores(gpu) ? kHopperTiles : kCommonTiles, kSmallTiles};
 }
 
 /// Shared memory holds the operands of the pipeline stages; registers hold accumulators, addresses and operands in
@@ -282,7 +280,7 @@ bool library_runs(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (shape.gemm_library == GemmLibrary::cublas) return true;
   const bool narrow_weights = shape.weight_bytes > 0 && shape.weight_bytes < bytes_of(shape.dtype);
   if (shape.dtype != DataType::fp8 || narrow_weights) return false;
-  return shape.gemm_library == GemmLibrary::rowwise || gpu.architecture == "hopper";
+  return shape.gemm_library == GemmLibrary::rowwise || facts_of(gpu.architecture).runs_deepgemm;
 }
 
 KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
@@ -327,7 +325,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   time.sms = static_cast<std::uint32_t>(std::min<std::uint64_t>(time.ctas, p.sms));
   time.cta = footprint(gpu, time);
   // CUTLASS 3 and cuBLAS loop over tiles from Hopper on (TMA, clusters).
-  time.persistent = gpu.architecture == "hopper" || gpu.architecture == "blackwell";
+  time.persistent = facts_of(gpu.architecture).has_tma;
   constexpr double kFlopsPerProduct = 2;
   time.flops = kFlopsPerProduct * shape.groups * static_cast<double>(shape.m) * shape.n * shape.k;
   return time;

@@ -28,7 +28,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/data_type.h"
@@ -50,7 +49,7 @@ constexpr const char* name_of(GemmLibrary library) { return kGemmLibraryNames[st
 
 /// A library for products of fp8 weights that have a scale for each block of 128 x 128.
 struct BlockScaledProducts {
-  std::vector<std::string> architectures;  ///< of GPUs, as in their datasheets
+  std::vector<Architecture> architectures;
   GemmLibrary library = GemmLibrary::cublas;
   std::uint32_t columns = 1, depth = 1;   ///< it takes products whose n and k are multiples of these
   std::uint32_t experts_from_tokens = 0;  ///< routed experts, in passes of at least so many tokens; 0: never

@@ -258,7 +258,8 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
   const bool is_follower = whole.root->find("family") != nullptr;
   GpuDatasheet sheet;
   if (is_follower) sheet.calibration = "family";
-  record.word("architecture", &GpuDatasheet::architecture, words_of(gpu::kArchitectureNames), "GPU family").required();
+  record.choice("architecture", &GpuDatasheet::architecture, words_of(gpu::kArchitectureNames), "GPU family")
+      .required();
   record
       .word("calibration", &GpuDatasheet::calibration, {"measured", "family", "specification"},
             "source of the fitted constants")
@@ -327,11 +328,11 @@ EngineSheet load_engine(const DatasheetName& which) {
   engine.name = name_of(which);
   check_reachable(engine, whole.root);
   for (const gpu::BlockScaledProducts& products : engine.block_scaled_products)
-    for (const std::string& architecture : products.architectures)
-      if (products.library == gpu::GemmLibrary::deepgemm && architecture != "hopper")
+    for (const gpu::Architecture architecture : products.architectures)
+      if (products.library == gpu::GemmLibrary::deepgemm && !gpu::facts_of(architecture).runs_deepgemm)
         throw InputError(which.origin, which.key + ": " + which.name +
                                            ": block_scaled_products: deepgemm is known for hopper, not for " +
-                                           architecture + "; accepted there: cublas");
+                                           name_of(architecture) + "; accepted there: cublas");
   return engine;
 }
 

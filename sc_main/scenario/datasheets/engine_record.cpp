@@ -50,7 +50,7 @@ Field& add_architectures(Record<Kernel>& r) {
       },
       [](Kernel& kernel, const Node& node, const std::string& path) {
         for (const std::size_t architecture : read_choices(gpu::kArchitectureNames, node, path))
-          kernel.architectures.push_back(gpu::kArchitectureNames[architecture]);
+          kernel.architectures.push_back(static_cast<gpu::Architecture>(architecture));
       });
 }
 

@@ -275,8 +275,8 @@ void check_type(const KernelSpec& k, const std::string& path, const platforms::M
       refuse_workload(source, path + ".gemm_library",
                       std::string(name_of(k.gemm_library)) + " is known for fp8" +
                           (k.gemm_library == gpu::GemmLibrary::deepgemm ? " on Hopper" : "") + "; this is " +
-                          std::string(name_of(k.dtype)) + " on " + group.gpu.architecture + " (" + group.gpu.name +
-                          "); accepted here: cublas");
+                          std::string(name_of(k.dtype)) + " on " + name_of(group.gpu.architecture) + " (" +
+                          group.gpu.name + "); accepted here: cublas");
   }
 }
 

@@ -63,7 +63,7 @@ std::optional<NarrowProducts> resolve_narrow(const PrecisionSection& written, co
   narrow.weight_cast = written.weight_cast.value_or(frees_weights.empty() ? WeightCast::step : WeightCast::product);
   if (narrow.weight_cast == WeightCast::step && !frees_weights.empty())
     refuse_workload(source, "precision.weight_cast", "step; " + frees_weights + " keeps no weights; accepted: product");
-  narrow.one_layout = gpu.architecture != "blackwell";
+  narrow.one_layout = !gpu::facts_of(gpu.architecture).takes_both_layouts;
   return narrow;
 }
 

@@ -191,7 +191,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   using namespace workload::training;
   Software& software = spec.software;
   software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
-  if (software.cudnn_on_blackwell && gpu.architecture == "blackwell") software.flash_attention.reset();
+  if (software.cudnn_on_blackwell && gpu.architecture == gpu::Architecture::blackwell) software.flash_attention.reset();
   read_over(software, source);
   spec.form.dropout = software.dropout;
   spec.form.fused = software.fused;
