@@ -1,7 +1,6 @@
 #include "collective/nccl_graph.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -9,27 +8,11 @@ namespace railyard::collective {
 
 namespace {
 
-// GB/s of a channel, in the order of the search: inside one server, and over several servers.
 using Speeds = std::vector<double>;
-const Speeds kIntra{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-const Speeds kInter{48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12};
-const Speeds kHopperIntra{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
-const Speeds kHopperInter{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
-const Speeds kBlackwellIntra{90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18};
-const Speeds kBlackwellInter{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
-
-constexpr std::uint32_t kMostGraphChannels = 32;
-constexpr double kSlowestSpeed = 0.1;  // of the single ring that is used if no speed of the list fits
-/// After a graph was found, the search tries the next speed only if it exceeds this share of the found speed.
-constexpr double kNextSpeedShare = 0.49;
 
 const Speeds& speeds_of(const NcclLinks& links) {
-  const bool one = links.nics == 0;
-  switch (links.generation) {
-    case NcclGeneration::hopper: return one ? kHopperIntra : kHopperInter;
-    case NcclGeneration::blackwell: return one ? kBlackwellIntra : kBlackwellInter;
-    default: return one ? kIntra : kInter;
-  }
+  const NcclTables::Generation& generation = nccl_tables().of(links.generation);
+  return links.nics == 0 ? generation.one_server_speeds : generation.several_servers_speeds;
 }
 
 /// Whether `channels` chains through all GPUs of a server fit the GPUs' links. The last GPU of a chain sends to no
@@ -43,7 +26,7 @@ bool chains_fit(const NcclLinks& links, std::uint32_t channels, double speed) {
 
 /// Number of rings that fit at a speed.
 std::uint32_t rings_at(const NcclLinks& links, double speed) {
-  std::uint32_t most = kMostGraphChannels;
+  std::uint32_t most = nccl_tables().most_graph_channels;
   if (links.nics > 0) most = std::min(most, links.nics * static_cast<std::uint32_t>(links.nic / speed));
   while (most > 0 && !chains_fit(links, most, speed)) --most;
   return most;
@@ -52,7 +35,7 @@ std::uint32_t rings_at(const NcclLinks& links, double speed) {
 /// Number of heads that fit at a speed. A GPU receives the slice of each head from the switch, and as a head also the
 /// sum of its own slice.
 std::uint32_t heads_at(const NcclLinks& links, double speed) {
-  std::uint32_t most = std::min(kNcclMostHeads, links.gpus);
+  std::uint32_t most = std::min(nccl_tables().most_heads, links.gpus);
   if (links.nics > 0) most = std::min(most, speed <= links.nic ? links.nics : 0);
   while (most > 0 && (most + 1) * speed > links.gpu) --most;
   return most;
@@ -60,28 +43,19 @@ std::uint32_t heads_at(const NcclLinks& links, double speed) {
 
 }  // namespace
 
-NcclGeneration nccl_generation(gpu::Architecture architecture) {
-  switch (facts_of(architecture).compute_capability) {
-    case 7: return NcclGeneration::volta;
-    case 9: return NcclGeneration::hopper;
-    case 10: return NcclGeneration::blackwell;
-    default: return NcclGeneration::ampere;
-  }
-}
-
 NcclGraph ring_graph(const NcclLinks& links) {
   NcclGraph best;
   for (const double speed : speeds_of(links)) {
-    if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;
+    if (best.channels > 0 && speed / best.inter <= nccl_tables().next_speed_ratio) break;
     const std::uint32_t channels = rings_at(links, speed);
     if (channels >= links.least && channels * speed > best.channels * best.inter) best = {channels, speed, speed};
     if (best.channels * best.inter >= links.gpu) break;
   }
-  if (best.channels == 0) return {1, kSlowestSpeed, kSlowestSpeed};
+  if (best.channels == 0) return {1, nccl_tables().slowest_gb_per_s, nccl_tables().slowest_gb_per_s};
   // A fast channel is split in two, because one CTA cannot keep up with it. From Hopper on, a CTA is faster.
   const bool splits = best.intra >= 50 || links.generation <= NcclGeneration::ampere || best.channels <= 4;
   if (best.intra >= 25 && splits) {
-    const std::uint32_t channels = std::min(2 * best.channels, kMostGraphChannels);
+    const std::uint32_t channels = std::min(2 * best.channels, nccl_tables().most_graph_channels);
     const double share = std::ceil(static_cast<double>(channels) / best.channels);
     best = {channels, best.intra / share, best.inter / share};
   }
@@ -109,10 +83,10 @@ NcclGraph tree_graph(const NcclLinks& links, const NcclGraph& rings) {
 
 NcclGraph nvls_graph(const NcclLinks& links) {
   NcclGraph best;
-  const std::uint32_t all = std::min(kNcclMostHeads, links.gpus);
+  const std::uint32_t all = std::min(nccl_tables().most_heads, links.gpus);
   const Speeds& speeds = speeds_of(links);
   for (const double speed : speeds) {
-    if (best.channels > 0 && speed / best.inter <= kNextSpeedShare) break;
+    if (best.channels > 0 && speed / best.inter <= nccl_tables().next_speed_ratio) break;
     const std::uint32_t heads = heads_at(links, speed);
     if (links.nics == 0 && heads < all) continue;  // one server: every GPU has to be a head
     if (heads > best.channels || heads * speed > best.channels * best.inter) best = {heads, speed, speed};

@@ -1,21 +1,16 @@
 // The graphs that NCCL plans with: how many rings, trees or in-switch heads share the links of a server, and the rate
 // of each.
 //
-// NCCL has a list of speeds per generation of GPU. It picks the speed with the largest product of speed and number of
+// NCCL has a list of speeds per generation of GPU (nccl_tables.h). It picks the speed with the largest product of speed and number of
 // channels that fit the links at this speed. Then it gives slow graphs more channels or a higher speed inside the
 // server (NVIDIA/nccl v2.29.2 src/graph/search.cc). The number of CTAs follows from the result (src/graph/connect.cc).
 #pragma once
 
 #include <cstdint>
 
-#include "gpu/architecture.h"
+#include "collective/nccl_tables.h"
 
 namespace railyard::collective {
-
-/// NCCL's generations of GPUs, by compute capability.
-enum class NcclGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
-/// GPUs of compute capability 8 count as ampere, and so do AMD's: RCCL's tables are not modelled.
-NcclGeneration nccl_generation(gpu::Architecture architecture);
 
 /// The links of a server that a search divides among channels, in GB/s as NCCL counts them.
 struct NcclLinks {
@@ -42,12 +37,5 @@ NcclGraph nvls_graph(const NcclLinks& links);
 NcclGraph collnet_graph(const NcclLinks& links, std::uint32_t heads);
 /// Number of CTAs of rings and trees that follows from the graph.
 std::uint32_t ring_channels(const NcclLinks& links, const NcclGraph& rings);
-
-/// Most threads of a CTA, by protocol [Simple, LL, LL128], as in the enum.
-inline constexpr std::uint32_t kNcclMostThreads[] = {512, 512, 640};
-/// Most members of a server that are heads of an in-switch all-reduce (src/include/device.h, NCCL_MAX_NVLS_ARITY).
-inline constexpr std::uint32_t kNcclMostHeads = 32;
-/// Payload rate of a channel of rings in LL128, by NcclGeneration (src/graph/tuning.cc, perChMaxRingLL128Bws).
-inline constexpr double kNcclLl128GbPerS[] = {20, 20, 36.7, 34.5};
 
 }  // namespace railyard::collective

@@ -1,6 +1,5 @@
 // NCCL's choice of algorithm, protocol, channels and threads: nccl_plan() of tuner.h.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "collective/nccl_graph.h"
@@ -12,72 +11,19 @@ namespace railyard::collective {
 
 namespace {
 
-// ---- NCCL's own constants for its choice (v2.29.2, the version of the open tables for Hopper and Blackwell).
-// Arrays over protocols are [Simple, LL, LL128], as in the enum.
-
-constexpr std::size_t kProtocols = 3;
-using PerProtocol = std::array<double, kProtocols>;
-
-constexpr PerProtocol kRingBaseUs{8.4, 6.6, 14.0}, kTreeBaseUs{8.4, 6.8, 14.0};
-struct HopUs {
-  PerProtocol tree, ring;
-  double nvls;
-  double nvls_tree;
-  double collnet_direct;
-};
-constexpr HopUs kNvlinkHopUs{{4.0, 0.6, 1.25}, {3.4, 0.6, 1.9}, 25, 25, 3.7};
-constexpr HopUs kPcieHopUs{{4.0, 1.0, 1.9}, {5.7, 1.0, 2.5}, 0, 0, 3.7};
-constexpr HopUs kNetworkHopUs{{14, 5.0, 8.5}, {14, 2.7, 4.0}, 18, 20.9, 31};
-constexpr double kCollnetMemberUs = 0.4;        // of each further member of a server, twice
-constexpr double kHopperCollnetShare = 0.85;    // and later GPUs
-constexpr std::uint32_t kMostCollnetGpus = 8;   // of a server
-constexpr std::uint32_t kCollnetThreads = 640;  // and bytes per thread and head for a channel more
-constexpr Bytes kCollnetThreshold = 512;
-// Per inner hop of a ring across servers, by CPU: Intel and others, AMD. Simple: three times this.
-constexpr double kNetworkOverheadUs[2] = {1, 2};
-// Rings across servers have a plateau: in Simple, from kPlateauBytes per channel and rank on, the latency of an
-// all-reduce counts more.
-constexpr double kPlateau = 1.4, kVoltaPlateau = 1.9;
-constexpr Bytes kPlateauBytes = 64;
-
-// By generation and [one server, two servers, more].
-constexpr double kLlMostGbPerS[4] = {39, 87.7, 141, 282};  // one server
-constexpr double kTreeLl128GbPerS[4][3] = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
-constexpr double kTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
-constexpr double kNvlsTreeGbPerS[4][3] = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}};
-constexpr double kNvlsEfficiency[4] = {0, 0, 0.85, 0.74};
-// LL between servers: by CPU (Intel and others, AMD), and [two servers, more].
-constexpr double kLlNetworkMostGbPerS[2][2] = {{39, 20.4}, {22.5, 19}};
-// For servers with one GPU: this GPU receives from both children of the tree.
-constexpr double kPlainTreeShare = 0.85;
 constexpr double kNever = 1e30;
-// Correction for the middle of the size range, in which a single tree is slower than its bandwidth; by floor(log2(bytes
-// / 64)). Trees use one entry fewer than in-switch trees.
-constexpr std::uint32_t kTreeSizes = 23, kNvlsTreeSizes = 24;
-constexpr double kTreeCorrection[kProtocols][kNvlsTreeSizes] = {
-    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
-    {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
-    {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1}};
-// Planned rate of a link, by generation of NVLink (index) and of PCIe x16.
-constexpr double kNvlinkGbPerS[6] = {0, 18, 20, 20, 20.6, 40.1};
-constexpr double kCardNvlinkGbPerS = 12;  // links of GA102 cards, which have 14 GB/s
-// Rate of such a link on the wire.
-constexpr double kWireGbPerS[6] = {0, 20, 25, 25, 25, 50}, kCardWireGbPerS = 14.0625;
-std::uint32_t generation_of(const gpu::GpuDatasheet::NvLink& nvlink) { return std::min(nvlink.generation, 5u); }
+
+std::uint32_t generation_of(const gpu::GpuDatasheet::NvLink& nvlink) {
+  return std::min<std::uint32_t>(nvlink.generation, nccl_tables().nvlink.size() - 1);
+}
 bool has_card_nvlink(const gpu::GpuDatasheet& gpu) {
   return gpu.nvlink.generation == 3 && gpu::small_shared_memory(gpu);
 }
 double pcie_gb_per_s(std::uint32_t generation) { return 3.0 * std::pow(2, static_cast<double>(generation) - 1); }
-// Between the CPUs of a server: AMD; Intel before and from Sapphire Rapids on, whose PCIe is of generation 5. Peers below
-// one Intel CPU have a share of their links, because it forwards small packets.
-constexpr double kAmdSocketsGbPerS = 16, kIntelSocketsGbPerS[2] = {10, 22}, kIntelPeerCost = 1.2;
-constexpr double kFifthGenerationGbPerS = 40;  // of a link of 16 lanes, at least
+const NcclTables::NvLink& nvlink_of(const gpu::GpuDatasheet& gpu) {
+  return has_card_nvlink(gpu) ? nccl_tables().card_nvlink : nccl_tables().nvlink[generation_of(gpu.nvlink)];
+}
 
-constexpr std::uint32_t kThreadThreshold[kProtocols] = {64, 8, 8};  // bytes per thread; LL rings: times the ranks
-constexpr std::uint32_t kLeastThreads = 64;
-constexpr std::uint32_t kBlackwellNvlsTreeChannels = 32;
-
-std::size_t scale_of(std::uint32_t servers) { return servers == 1 ? 0 : servers == 2 ? 1 : 2; }
 /// Rounded down.
 std::uint32_t log2_of(std::uint64_t value) {
   std::uint32_t log2 = 0;
@@ -89,16 +35,17 @@ std::uint32_t log2_of(std::uint64_t value) {
 double nvlink_gb_per_s(const Site& site) {
   const gpu::GpuDatasheet& gpu = *site.gpu;
   const std::uint32_t others = site.ranks / site.servers - 1;
-  return (site.mesh_links != 0 ? site.mesh_links * others : gpu.nvlink.links) *
-         (has_card_nvlink(gpu) ? kCardNvlinkGbPerS : kNvlinkGbPerS[generation_of(gpu.nvlink)]);
+  return (site.mesh_links != 0 ? site.mesh_links * others : gpu.nvlink.links) * nvlink_of(gpu).planned_gb_per_s;
 }
 
 /// From GPU to GPU over PCIe, of links with this rate.
 double peers_gb_per_s(const Site& site, double pcie) {
+  const NcclTables& nccl = nccl_tables();
   if (site.roots == 0 || (is_amd(site.cpu) && site.roots == 1)) return pcie;
-  if (site.roots == 1) return pcie / kIntelPeerCost;
-  const double intel = kIntelSocketsGbPerS[site.root_gb_per_s > kFifthGenerationGbPerS ? 1 : 0];
-  return std::min(pcie, is_amd(site.cpu) ? kAmdSocketsGbPerS : intel);
+  if (site.roots == 1) return pcie / nccl.intel_peer_cost_ratio;
+  const bool gen5 = site.root_gb_per_s > nccl.gen5_root_gb_per_s;
+  const double intel = gen5 ? nccl.intel_gen5_sockets_gb_per_s : nccl.intel_sockets_gb_per_s;
+  return std::min(pcie, is_amd(site.cpu) ? nccl.amd_sockets_gb_per_s : intel);
 }
 
 /// The links that a search for graphs divides among channels.
@@ -122,8 +69,9 @@ double planned_gb_per_s(const Site& site, const NcclGraph& graph) {
 }
 
 double ll_most_gb_per_s(const Site& site, NcclGeneration generation) {
-  if (site.servers == 1) return kLlMostGbPerS[static_cast<std::size_t>(generation)];
-  return kLlNetworkMostGbPerS[is_amd(site.cpu) ? 1 : 0][site.servers == 2 ? 0 : 1];
+  const NcclTables& nccl = nccl_tables();
+  if (site.servers == 1) return nccl.of(generation).ll_gb_per_s;
+  return (is_amd(site.cpu) ? nccl.amd_ll_gb_per_s : nccl.intel_ll_gb_per_s).of(site.servers);
 }
 
 /// `channels`, or fewer by the user's limit.
@@ -135,31 +83,33 @@ std::uint32_t limited(const Site& site, std::uint32_t channels) {
 std::uint32_t most_channels(const Site& site) { return limited(site, nccl_channels(site)); }
 
 double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
-  const auto p = static_cast<std::size_t>(protocol);
+  const NcclTables& nccl = nccl_tables();
   const NcclLinks links = links_of(site);
   const NcclGraph graph = ring_graph(links);
-  const auto g = static_cast<std::size_t>(links.generation);
+  const NcclTables::Generation& generation = nccl.of(links.generation);
   const double n = site.ranks, servers = site.servers;
   const bool all_reduce = op == Operation::all_reduce, rooted = is_rooted(op);
   const double steps = all_reduce ? 2 * (n - 1) : rooted ? n : n - 1;
-  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
+  const NcclTables::Hop& hop = site.nvlink ? nccl.nvlink_hop : nccl.pcie_hop;
   double gb_per_s = planned_gb_per_s(site, graph);
   if (protocol == Protocol::ll) gb_per_s = std::min(ll_most_gb_per_s(site, links.generation), 0.5 * gb_per_s);
-  if (protocol == Protocol::ll128) gb_per_s = std::min(0.92 * gb_per_s, graph.channels * kNcclLl128GbPerS[g]);
-  double latency_us = kRingBaseUs[p];
+  if (protocol == Protocol::ll128)
+    gb_per_s = std::min(0.92 * gb_per_s, graph.channels * generation.ring_ll128_gb_per_s);
+  double latency_us = nccl.ring_base_us.of(protocol);
   if (rooted && site.servers == 1) {
-    latency_us += hop.ring[p];  // if all channels run in the same direction
+    latency_us += hop.ring_us.of(protocol);  // if all channels run in the same direction
   } else if (rooted) {
-    latency_us += steps * (protocol == Protocol::simple ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
+    latency_us +=
+        steps * (protocol == Protocol::simple ? nccl.network_hop.tree_us : nccl.network_hop.ring_us).of(protocol);
   } else {
     const double over_network = (all_reduce ? 2 : 1) * (servers - 1);
-    const double post = kNetworkOverheadUs[is_amd(site.cpu) ? 1 : 0];
-    const double overhead = site.servers > 1 ? post * (protocol == Protocol::simple ? 3 : 1) : 0;
-    const double network = (links.gpus == 1 ? kNetworkHopUs.tree : kNetworkHopUs.ring)[p];
-    latency_us += (steps - over_network) * std::max(hop.ring[p], overhead) + over_network * network;
+    const double post = is_amd(site.cpu) ? nccl.amd_post_us : nccl.intel_post_us;
+    const double overhead = site.servers > 1 ? post * (protocol == Protocol::simple ? nccl.simple_posts : 1) : 0;
+    const double network = (links.gpus == 1 ? nccl.network_hop.tree_us : nccl.network_hop.ring_us).of(protocol);
+    latency_us += (steps - over_network) * std::max(hop.ring_us.of(protocol), overhead) + over_network * network;
     const bool plateau = protocol == Protocol::simple && site.servers > 1 && all_reduce &&
-                         bytes / (most_channels(site) * site.ranks) >= kPlateauBytes;
-    if (plateau) latency_us *= links.generation == NcclGeneration::volta ? kVoltaPlateau : kPlateau;
+                         bytes / (most_channels(site) * site.ranks) >= nccl.plateau_bytes;
+    if (plateau) latency_us *= generation.plateau_ratio;
   }
   return latency_us + static_cast<double>(bytes) * steps / (1000 * gb_per_s * n);
 }
@@ -167,25 +117,27 @@ double ring_us(const Site& site, Operation op, Bytes bytes, Protocol protocol) {
 /// Share of a tree's bandwidth that NCCL expects at a size.
 double tree_share(Protocol protocol, Bytes bytes, std::uint32_t sizes) {
   const std::uint32_t size = log2_of(bytes / 64);
-  return bytes >= 64 && size < sizes ? kTreeCorrection[static_cast<std::size_t>(protocol)][size] : 1;
+  return bytes >= 64 && size < sizes ? nccl_tables().tree_ratio.of(protocol)[size] : 1;
 }
 
 double tree_us(const Site& site, Bytes bytes, Protocol protocol) {
-  const auto p = static_cast<std::size_t>(protocol);
+  const NcclTables& nccl = nccl_tables();
   const NcclLinks links = links_of(site);
   const NcclGraph graph = tree_graph(links, ring_graph(links));
-  const auto g = static_cast<std::size_t>(links.generation);
-  const std::size_t scale = scale_of(site.servers);
+  const NcclTables::Generation& generation = nccl.of(links.generation);
   const double channels = graph.channels;
-  const HopUs& hop = site.nvlink ? kNvlinkHopUs : kPcieHopUs;
-  double gb_per_s = std::min(0.92 * planned_gb_per_s(site, graph), channels * kTreeGbPerS[g][scale]);
+  const NcclTables::Hop& hop = site.nvlink ? nccl.nvlink_hop : nccl.pcie_hop;
+  double gb_per_s =
+      std::min(0.92 * planned_gb_per_s(site, graph), channels * generation.tree_gb_per_s.of(site.servers));
   if (protocol == Protocol::ll) gb_per_s = std::min(gb_per_s / 3.8, ll_most_gb_per_s(site, links.generation));
   if (protocol == Protocol::ll128)
-    gb_per_s = std::min(gb_per_s * (site.servers > 1 ? 120.0 / 128 : 7.0 / 9), channels * kTreeLl128GbPerS[g][scale]);
-  if (links.gpus == 1) gb_per_s *= kPlainTreeShare;
-  gb_per_s *= 0.5 * tree_share(protocol, bytes, kTreeSizes);
+    gb_per_s = std::min(gb_per_s * (site.servers > 1 ? 120.0 / 128 : 7.0 / 9),
+                        channels * generation.tree_ll128_gb_per_s.of(site.servers));
+  if (links.gpus == 1) gb_per_s *= nccl.lone_gpu_tree_ratio;
+  gb_per_s *= 0.5 * tree_share(protocol, bytes, nccl.tree_sizes);
   const double latency_us =
-      kTreeBaseUs[p] + 2 * ((links.gpus - 1) * hop.tree[p] + log2_of(site.servers) * kNetworkHopUs.tree[p]);
+      nccl.tree_base_us.of(protocol) +
+      2 * ((links.gpus - 1) * hop.tree_us.of(protocol) + log2_of(site.servers) * nccl.network_hop.tree_us.of(protocol));
   return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
@@ -194,21 +146,22 @@ double nvls_us(const Site& site, Bytes bytes, Algorithm algorithm) {
   const NcclLinks links = links_of(site);
   const NcclGraph graph = nvls_graph(links);
   if (graph.channels < 2) return kNever;
-  const auto g = static_cast<std::size_t>(links.generation);
+  const NcclTables& nccl = nccl_tables();
+  const NcclTables::Generation& generation = nccl.of(links.generation);
   const double n = site.ranks, heads = graph.channels;
   const bool over_network = algorithm == Algorithm::nvls_tree;
-  double head = 2 * graph.intra * kNvlsEfficiency[g] * (heads - 1) / heads;
+  double head = 2 * graph.intra * generation.nvls_efficiency_ratio * (heads - 1) / heads;
   head = std::min(head, graph.inter * (over_network && site.servers == 2 ? 2 : 1));
-  double latency_us = kNvlinkHopUs.nvls;
-  if (algorithm == Algorithm::nvls && site.servers > 1) latency_us += kNetworkHopUs.nvls;
+  double latency_us = nccl.nvlink_hop.nvls_us;
+  if (algorithm == Algorithm::nvls && site.servers > 1) latency_us += nccl.network_hop.nvls_us;
   if (over_network) {
-    head = std::min(head, kNvlsTreeGbPerS[g][scale_of(site.servers)]);
-    latency_us += 2 * log2_of(site.servers) * kNetworkHopUs.nvls_tree;
+    head = std::min(head, generation.nvls_tree_gb_per_s.of(site.servers));
+    latency_us += 2 * log2_of(site.servers) * nccl.network_hop.nvls_tree_us;
   }
   double gb_per_s = heads * head * n / (2 * (n - 1));
   const bool grace = site.gpu->c2c.gb_per_s > 0;
   if (over_network && links.generation == NcclGeneration::blackwell && !grace)
-    gb_per_s *= tree_share(Protocol::simple, bytes, kNvlsTreeSizes);
+    gb_per_s *= tree_share(Protocol::simple, bytes, nccl.tree_ratio.simple.size());
   return latency_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
@@ -217,13 +170,13 @@ double collnet_us(const Site& site, Bytes bytes) {
   const NcclLinks links = links_of(site);
   const NcclGraph graph = collnet_graph(links, site.heads);
   if (graph.channels == 0) return kNever;
+  const NcclTables& nccl = nccl_tables();
   const double gpus_of_nic = static_cast<double>(links.gpus) / graph.channels;
   double gb_per_s = graph.channels * graph.intra / (gpus_of_nic - (gpus_of_nic - 1) / 2) / 2;
-  if (links.generation >= NcclGeneration::hopper) gb_per_s *= kHopperCollnetShare;
+  if (links.generation >= NcclGeneration::hopper) gb_per_s *= nccl.collnet_from_hopper_ratio;
   const double others = links.gpus - 1.0;
-  const double inside_us = std::min(1.0, others) * kNvlinkHopUs.collnet_direct + others * kCollnetMemberUs;
-  const double network_us =
-      links.gpus == 1 ? kNetworkHopUs.tree[static_cast<std::size_t>(Protocol::simple)] : kNetworkHopUs.collnet_direct;
+  const double inside_us = std::min(1.0, others) * nccl.nvlink_hop.collnet_direct_us + others * nccl.collnet_member_us;
+  const double network_us = links.gpus == 1 ? nccl.network_hop.tree_us.simple : nccl.network_hop.collnet_direct_us;
   return 2 * inside_us + network_us + static_cast<double>(bytes) / (1000 * gb_per_s);
 }
 
@@ -243,14 +196,16 @@ std::uint32_t nvls_channels(const Site& site, Algorithm algorithm) {
   if (algorithm == Algorithm::nvls && site.servers > 1)
     return limited(site, std::min(nccl_channels(site), site.gpu->collective.nvls_channels));
   const bool blackwell = nccl_generation(site.gpu->architecture) == NcclGeneration::blackwell;
-  return limited(site, blackwell && site.servers > 1 ? kBlackwellNvlsTreeChannels : site.gpu->collective.nvls_channels);
+  return limited(site, blackwell && site.servers > 1 ? nccl_tables().blackwell_nvls_tree_channels
+                                                     : site.gpu->collective.nvls_channels);
 }
 
 /// Channels that have enough bytes for their threads. Fewer than 16, 8, 4, 2 need half as many bytes each.
 std::uint32_t collnet_channels(const Site& site, Bytes bytes, std::uint32_t most) {
   std::uint32_t channels = most;
-  Bytes threshold = kCollnetThreshold;
-  const auto few_bytes = [&] { return bytes < channels * kCollnetThreads * site.heads * threshold; };
+  const NcclTables& nccl = nccl_tables();
+  Bytes threshold = nccl.collnet_thread_bytes;
+  const auto few_bytes = [&] { return bytes < channels * nccl.collnet_threads * site.heads * threshold; };
   for (std::uint32_t next = 16; next >= 1 && few_bytes(); next /= 2) {
     while (few_bytes() && channels > next) {
       if (channels == next + next / 2) threshold /= 2;
@@ -271,12 +226,12 @@ bool allowed(const Site& site, Operation op, Algorithm algorithm, Protocol proto
     case Algorithm::nvls_tree:
       // All-gathers use the switch only with registered buffers; nccl-tests does not register them.
       return protocol == Protocol::simple && op == Operation::all_reduce && site.multicast &&
-             kNvlsEfficiency[static_cast<std::size_t>(g)] > 0 && site.ranks / site.servers > 2 &&
+             nccl_tables().of(g).nvls_efficiency_ratio > 0 && site.ranks / site.servers > 2 &&
              (algorithm == Algorithm::nvls ? site.servers == 1 || site.heads == site.ranks / site.servers
                                            : site.servers > 1);
     case Algorithm::collnet_direct:  // NVSwitches are required
       return protocol == Protocol::simple && op == Operation::all_reduce && site.heads > 0 && site.nvlink &&
-             site.mesh_links == 0 && site.ranks / site.servers <= kMostCollnetGpus;
+             site.mesh_links == 0 && site.ranks / site.servers <= nccl_tables().collnet_most_gpus;
     default: return false;
   }
 }
@@ -306,20 +261,20 @@ NcclPlan nccl_plan(const Site& site, Operation operation, Bytes bytes, std::opti
       best.protocol = p;
     }
   }
-  const auto p = static_cast<std::size_t>(best.protocol);
-  best.threads = kNcclMostThreads[p];
+  const NcclTables& nccl = nccl_tables();
+  best.threads = nccl.most_threads.of(best.protocol);
   const bool in_switch = best.algorithm == Algorithm::nvls || best.algorithm == Algorithm::nvls_tree;
   best.channels = in_switch ? nvls_channels(site, best.algorithm) : most_channels(site);
   if (best.algorithm == Algorithm::collnet_direct && site.heads > 0) {
     best.channels = collnet_channels(site, bytes, best.channels);
     return best;
   }
-  const Bytes threshold = static_cast<Bytes>(kThreadThreshold[p]) *
+  const Bytes threshold = static_cast<Bytes>(nccl.thread_bytes.of(best.protocol)) *
                           (best.protocol == Protocol::ll && best.algorithm == Algorithm::ring ? site.ranks : 1);
   while (!in_switch && bytes < best.channels * best.threads * threshold) {
     if (best.channels >= 2) {
       --best.channels;
-    } else if (best.threads > kLeastThreads && best.threads % (2 * kLeastThreads) == 0) {
+    } else if (best.threads > nccl.least_threads && best.threads % (2 * nccl.least_threads) == 0) {
       best.threads /= 2;
     } else {
       break;
@@ -333,7 +288,7 @@ namespace {
 /// Rate of the NVLinks over that of their generation, with which NCCL plans.
 double wire_ratio(const Site& site) {
   const gpu::GpuDatasheet::NvLink& nvlink = site.gpu->nvlink;
-  const double planned = has_card_nvlink(*site.gpu) ? kCardWireGbPerS : kWireGbPerS[generation_of(nvlink)];
+  const double planned = nvlink_of(*site.gpu).wire_gb_per_s;
   return site.nvlink && planned > 0 ? nvlink.gb_per_s / planned : 1;
 }
 

@@ -28,7 +28,7 @@ class Nvls final : public Program {
         registered_(spec.registered),
         network_adds_(spec.algorithm == Algorithm::nvls),
         local_(group.members_per_server()),
-        heads_(spec.operation == Operation::all_reduce ? std::min(local_, kNcclMostHeads) : local_),
+        heads_(spec.operation == Operation::all_reduce ? std::min(local_, nccl_tables().most_heads) : local_),
         servers_(group.servers()) {
     const std::uint32_t trees = trees_of(spec, group);
     for (std::uint32_t which = 0, from = 0; which < trees; ++which) {

@@ -3,6 +3,7 @@
 
 #include "collective/collective.h"
 #include "collective/marks.h"
+#include "collective/nccl_tables.h"
 #include "collective/reuse.h"
 #include "transport/device/queue_pairs.h"
 #include "transport/device/spread.h"
@@ -10,10 +11,6 @@
 namespace railyard::collective {
 
 namespace {
-
-/// Channels begin together and then drift apart by one action per kActionsToDriftOne actions, up to their slots. The
-/// value is the same for all GPUs; it was chosen with rings of 1 MiB to 16 GiB on A100, H100 and B200.
-constexpr std::uint64_t kActionsToDriftOne = 100;
 
 /// Raises a lane of its sender.
 bool returns(Transfer::Kind kind) { return kind == Transfer::Kind::reduce || kind == Transfer::Kind::aggregate; }
@@ -185,7 +182,8 @@ void Collective::add_ahead(std::uint32_t number, const Action& action) {
   // The waiting channel itself is idle; the other channels work.
   const Time others = Time::fs((took - own).fs() / spec_.channels * (spec_.channels - 1));
   const Time whole = preparation(member, which, action) + own;
-  const Time apart = sooner(Time::fs(whole.fs() / kActionsToDriftOne * thread.next), whole * spec_.slots);
+  const Time apart =
+      sooner(Time::fs(whole.fs() / nccl_tables().fitted.actions_to_drift_one * thread.next), whole * spec_.slots);
   thread.ahead = sooner(thread.ahead + others, apart);
 }
 

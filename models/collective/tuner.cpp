@@ -17,40 +17,17 @@ namespace railyard::collective {
 
 namespace {
 
-// Time of a proxy, at each end, to see a slot and post it: what NCCL plans with on AMD hosts (src/graph/tuning.cc), and what
-// all-gathers of 1 to 4 KiB over two servers of eight H200 show (28.4 us; with 1 us, as on Intel hosts, 24). In Simple it
-// posts data and flag.
-constexpr double kProxyUs = 2, kSimplePosts = 2;
-
-// Bytes that a step of one channel moves. Simple: a chunk of four slots of 512 KiB, in two slices, if a ring reduces,
-// scatters or gathers; otherwise one slot. LL and LL128: the data of one slot. There are eight slots between two
-// neighbours.
-constexpr Bytes kSimpleSlotBytes = 512 << 10, kLlSlotBytes = 32 << 10, kLl128SlotBytes = 576'000;
-constexpr std::uint32_t kRingSlots = 4, kRingSlices = 2, kSlots = 8;
 // Userbuffers: a CTA has 1024 threads, each of which has eight words of 16 bytes under way (MAX_THREADS, UNROLL_MC).
 constexpr Bytes kRegisteredBytesInFlight = 1024 * 8 * 16;
-constexpr Bytes kNvlsChunkBytes = 128 << 10, kNvlsTreeFarChunkBytes = 64 << 10;
-// Sends and receives. The step is NCCL_P2P_NVL_CHUNKSIZE, or NCCL_P2P_PCI_CHUNKSIZE and NCCL_P2P_NET_CHUNKSIZE. A part is
-// what a channel carries of a message: at least and at most these shares of a step, inside a server and beyond.
-constexpr Bytes kNvlinkStepBytes = 512 << 10, kOtherStepBytes = 128 << 10, kLlStepBytes = 64 << 10;
+// A part is what a channel carries of a message: at least and at most these shares of a step, inside a server and beyond.
 struct PartBytes {
   Bytes least, most;
 };
 PartBytes part_bytes(Bytes step, bool one_server) {
   return one_server ? PartBytes{step / 8, step * 32} : PartBytes{step / 2, step};
 }
-constexpr Bytes kLlPartBytes = 16 << 10;  // NCCL_P2P_LL_THRESHOLD
-constexpr std::uint32_t kPcieChannelsPerPeer = 2, kLeastNetworkChannels = 2;
-constexpr double kNetworkChannelGbPerS = 14;  // NCCL_P2P_PER_CHANNEL_NET_BW
-// Of the 20 warps of a channel, 9 receive and 10 send (sendrecv.h).
-constexpr std::uint32_t kReceivingWarps = 9, kThreadsPerWarp = 32;
-// Data that a thread moves at once: a line of LL; eight words of LL128 without their flags.
-constexpr Bytes kLlLineBytesPerThread = 8, kLl128LineBytesPerThread = 60;
-
+constexpr std::uint32_t kThreadsPerWarp = 32;
 constexpr std::uint32_t kLlWireBytes = 2;  // for each byte in LL
-// Time of each further line of a step that its receiver polls in host memory: a read over PCIe. Rings over eight RTX PRO 6000
-// below two sockets take 1.3 to 1.6 us for each line of 4 KiB in each of two channels (aiconfigurator tables, 095f58a).
-constexpr double kHostLineNs = 1500;
 
 Time us(double value) { return Time::seconds(value * 1e-6); }
 
@@ -61,21 +38,22 @@ bool through_host(const Site& site) { return !site.nvlink && (!site.gpu->pcie.p2
 /// channels run faster, up to the rate that NCCL plans for one.
 Rate ll128_rate(const gpu::GpuDatasheet& gpu, std::uint32_t channels) {
   const double all = gpu.collective.ll128_gb_per_s * gpu.collective.channels;
-  const double one = kNcclLl128GbPerS[static_cast<std::size_t>(nccl_generation(gpu.architecture))];
+  const double one = nccl_tables().of(nccl_generation(gpu.architecture)).ring_ll128_gb_per_s;
   return Rate::gb_per_s(std::min(std::max(gpu.collective.ll128_gb_per_s, one), all / channels));
 }
 
 /// Cost of the steps of a protocol on this GPU.
 StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t channels, std::uint32_t threads) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
-  const double width = static_cast<double>(threads) / kNcclMostThreads[static_cast<std::size_t>(protocol)];
+  const NcclTables& nccl = nccl_tables();
+  const double width = static_cast<double>(threads) / nccl.most_threads.of(protocol);
   StepCost cost;
   switch (protocol) {
     case Protocol::ll:
       cost.step = Time::nanoseconds(c.ll_step_ns + c.ll_wide_step_ns * width);
-      cost.line_bytes = kLlLineBytesPerThread * threads;
+      cost.line_bytes = nccl.ll_line_bytes * threads;
       cost.wire_numerator = kLlWireBytes;
-      cost.line = Time::nanoseconds(through_host(site) ? kHostLineNs : c.ll_line_ns);
+      cost.line = Time::nanoseconds(through_host(site) ? nccl.fitted.host_line_ns : c.ll_line_ns);
       break;
     case Protocol::ll128:
       cost.step = Time::nanoseconds(c.ll128_step_ns);
@@ -88,7 +66,7 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t channels, st
       cost.channel_rate = Rate::gb_per_s(c.simple_gb_per_s);
       break;
   }
-  const double proxy_us = kProxyUs * (protocol == Protocol::simple ? kSimplePosts : 1);
+  const double proxy_us = nccl.fitted.proxy_us * (protocol == Protocol::simple ? nccl.fitted.simple_posts : 1);
   cost.network_send = cost.network_receive = us(proxy_us);
   return cost;
 }
@@ -114,10 +92,11 @@ std::uint32_t point_to_point_channels(const Site& site) { return power_of_two_fr
 
 /// Most channels of one message.
 std::uint32_t channels_per_peer(const Site& site) {
-  std::uint32_t channels = kPcieChannelsPerPeer;
+  const NcclTables::PointToPoint& p2p = nccl_tables().point_to_point;
+  std::uint32_t channels = p2p.pcie_channels_per_peer;
   if (site.servers > 1) {
-    const double needed = std::ceil(site.network_gb_per_s / kNetworkChannelGbPerS);
-    channels = std::max(kLeastNetworkChannels, static_cast<std::uint32_t>(needed));
+    const double needed = std::ceil(site.network_gb_per_s / p2p.network_channel_gb_per_s);
+    channels = std::max(p2p.least_network_channels, static_cast<std::uint32_t>(needed));
   } else if (site.nvlink) {
     channels = 2 * (site.mesh_links != 0 ? site.mesh_links : site.gpu->nvlink.links);
   }
@@ -129,44 +108,47 @@ struct Parts {
   Protocol protocol = Protocol::simple;
 };
 
-/// How NCCL divides a message (addP2pToPlan). Before 2.29 the protocol came first and by the whole message: in LL, parts
-/// are then smaller.
+/// How NCCL divides a message (addP2pToPlan).
 Parts parts_of(const CollectiveRequest& request, const Site& site, Bytes message) {
   const std::uint32_t most = channels_per_peer(site), all = point_to_point_channels(site);
   std::uint32_t least = most;
   while (least * site.ranks > all && least > 1) least /= 2;
-  const bool by_message = request.nccl_version < NcclVersion::v2_29;
+  const NcclTables::PointToPoint& p2p = nccl_tables().point_to_point;
+  const NcclMessageRules rules = rules_of(request.nccl_version);
   Parts parts;
-  if (by_message) {
-    const std::uint32_t counted = request.nccl_version == NcclVersion::v2_27 ? most : 1;
-    parts.protocol = message <= counted * kLlPartBytes ? Protocol::ll : Protocol::simple;
+  if (rules.by_message) {
+    const std::uint32_t counted = rules.counts_channels ? most : 1;
+    parts.protocol = message <= counted * p2p.ll_part_bytes ? Protocol::ll : Protocol::simple;
   }
   if (request.protocol) parts.protocol = *request.protocol;
-  const Bytes simple_step = site.nvlink && site.servers == 1 ? kNvlinkStepBytes : kOtherStepBytes;
-  const Bytes step = by_message && parts.protocol == Protocol::ll ? kLlStepBytes : simple_step;
+  const Bytes simple_step = site.nvlink && site.servers == 1 ? p2p.nvlink_step_bytes : p2p.other_step_bytes;
+  const Bytes step = rules.by_message && parts.protocol == Protocol::ll ? p2p.ll_step_bytes : simple_step;
   const PartBytes bounds = part_bytes(step, site.servers == 1);
   parts.channels =
       static_cast<std::uint32_t>(std::max<Bytes>(1, std::min<Bytes>(least, ceil_div(message, bounds.least))));
   while (ceil_div(message, parts.channels) > bounds.most && parts.channels <= most / 2) parts.channels *= 2;
-  if (!by_message && !request.protocol && message <= parts.channels * kLlPartBytes) parts.protocol = Protocol::ll;
+  if (!rules.by_message && !request.protocol && message <= parts.channels * p2p.ll_part_bytes)
+    parts.protocol = Protocol::ll;
   return parts;
 }
 
 /// NCCL's sends and receives.
 void plan_point_to_point(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
+  const NcclTables& nccl = nccl_tables();
+  const NcclTables::PointToPoint& p2p = nccl.point_to_point;
   const bool to_all = spec.operation == Operation::all_to_all;
   const Parts parts = parts_of(request, site, to_all ? spec.bytes / std::max(1u, site.ranks) : spec.bytes);
   spec.protocol = parts.protocol;
   spec.channels = to_all ? std::min(parts.channels * site.ranks, point_to_point_channels(site)) : parts.channels;
   if (site.most_channels > 0) spec.channels = std::min(spec.channels, site.most_channels);
-  spec.cost = cost_of(site, spec.protocol, spec.channels, kReceivingWarps * kThreadsPerWarp);
+  spec.cost = cost_of(site, spec.protocol, spec.channels, p2p.receiving_warps * kThreadsPerWarp);
   if (to_all && spec.protocol == Protocol::simple) spec.cost.channel_rate = Rate::gb_per_s(c.p2p_gb_per_s);
   spec.cost.copy_rate = Rate::gb_per_s(c.p2p_copy_gb_per_s);
-  spec.chunk_bytes = spec.protocol == Protocol::ll      ? kLlSlotBytes
-                     : site.nvlink && site.servers == 1 ? kNvlinkStepBytes
-                                                        : kOtherStepBytes;
-  spec.slots = kSlots;
+  spec.chunk_bytes = spec.protocol == Protocol::ll      ? nccl.slot_bytes.ll
+                     : site.nvlink && site.servers == 1 ? p2p.nvlink_step_bytes
+                                                        : p2p.other_step_bytes;
+  spec.slots = nccl.slots;
   spec.launch = launch_of(request, site, 1) + us(c.p2p_launch_us);
 }
 
@@ -180,7 +162,7 @@ Bytes halved(Bytes chunk, Bytes of_channel, double chunks, Bytes least) {
 Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
   const double per_server = static_cast<double>(site.ranks) / site.servers;
   const double steps = 1 + std::floor(std::log2(site.servers)) + 0.1 * per_server;
-  const Bytes chunk = halved(kLl128SlotBytes, of_channel, steps * 64 / per_server, 128 << 10);
+  const Bytes chunk = halved(nccl_tables().slot_bytes.ll128, of_channel, steps * 64 / per_server, 128 << 10);
   return halved(chunk, of_channel, steps * 16 / per_server, 32 << 10);
 }
 
@@ -188,20 +170,22 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
 Bytes tree_simple_chunk(const Site& site, Bytes of_channel) {
   const double depth =
       std::floor(static_cast<double>(site.ranks) / site.servers) - 1 + std::floor(std::log2(site.servers));
-  Bytes chunk = halved(kSimpleSlotBytes, of_channel, depth * 8, 128 << 10);
+  Bytes chunk = halved(nccl_tables().slot_bytes.simple, of_channel, depth * 8, 128 << 10);
   chunk = halved(chunk, of_channel, depth * 4, 64 << 10);
   return halved(chunk, of_channel, depth, 32 << 10);
 }
 
 /// The chunk of in-switch kernels: smaller if each head of each channel would have only a few chunks.
 Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
-  const Bytes heads = std::clamp(site.ranks / site.servers, 1u, kNcclMostHeads);
+  const NcclTables& nccl = nccl_tables();
+  const Bytes heads = std::clamp(site.ranks / site.servers, 1u, nccl.most_heads);
   struct Rule {
     Bytes rounds, chunk;
   };
   static constexpr Rule kNvls[] = {{64, 64 << 10}, {8, 32 << 10}, {2, 16 << 10}},
                         kNvlsTree[] = {{4, 64 << 10}, {1, 32 << 10}};
-  Bytes chunk = algorithm == Algorithm::nvls_tree && site.servers >= 4 ? kNvlsTreeFarChunkBytes : kNvlsChunkBytes;
+  Bytes chunk =
+      algorithm == Algorithm::nvls_tree && site.servers >= 4 ? nccl.nvls_tree_far_chunk_bytes : nccl.nvls_chunk_bytes;
   const auto apply = [&](const Rule& rule) {
     if (of_channel < rule.rounds * heads * chunk) chunk = std::min(chunk, rule.chunk);
   };
@@ -218,7 +202,7 @@ Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
 Bytes collnet_chunk(const Site& site, Bytes of_channel) {
   const double depth = site.ranks > site.servers ? 2 : 1;
   const Bytes of_head = of_channel / std::max(1u, site.heads);
-  const Bytes chunk = halved(kSimpleSlotBytes, of_head, depth * 64, 128 << 10);
+  const Bytes chunk = halved(nccl_tables().slot_bytes.simple, of_head, depth * 64, 128 << 10);
   return halved(chunk, of_head, depth * 8, 32 << 10);
 }
 
@@ -232,12 +216,13 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     plan_point_to_point(spec, request, site);
     return;
   }
+  const NcclTables& nccl = nccl_tables();
   const NcclPlan plan = nccl_plan(site, spec.operation, spec.bytes, request.algorithm, request.protocol);
   spec.algorithm = plan.algorithm;
   spec.protocol = plan.protocol;
   spec.channels = plan.channels;
   spec.cost = cost_of(site, plan.protocol, plan.channels, plan.threads);
-  spec.slots = kSlots;
+  spec.slots = nccl.slots;
   const Bytes of_channel = spec.bytes / plan.channels;
   if (plan.algorithm == Algorithm::nvls || plan.algorithm == Algorithm::nvls_tree) {
     const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
@@ -248,31 +233,29 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = collnet_chunk(site, of_channel);
   } else if (plan.protocol == Protocol::simple) {
     const bool adds = plan.algorithm == Algorithm::tree && spec.operation == Operation::all_reduce;
-    spec.chunk_bytes = adds ? tree_simple_chunk(site, of_channel) : kSimpleSlotBytes;
+    spec.chunk_bytes = adds ? tree_simple_chunk(site, of_channel) : nccl.slot_bytes.simple;
     if (plan.algorithm == Algorithm::ring && !is_rooted(spec.operation)) {
-      spec.chunk_bytes *= kRingSlots;
-      spec.slices = kRingSlices;
-      spec.slots = kSlots / (kRingSlots / kRingSlices);
+      spec.chunk_bytes *= nccl.ring_slots;
+      spec.slices = nccl.ring_slices;
+      spec.slots = nccl.slots / (nccl.ring_slots / nccl.ring_slices);
     }
   } else {
     const bool shrinks = plan.algorithm == Algorithm::tree && plan.protocol == Protocol::ll128;
-    spec.chunk_bytes = plan.protocol == Protocol::ll ? kLlSlotBytes
+    spec.chunk_bytes = plan.protocol == Protocol::ll ? nccl.slot_bytes.ll
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
-                                                     : kLl128SlotBytes;
+                                                     : nccl.slot_bytes.ll128;
     const bool ring_in_host = plan.algorithm == Algorithm::ring && plan.protocol == Protocol::ll && through_host(site);
     if (is_rooted(spec.operation) || ring_in_host) {
       // Every line has a flag of its own, so it is forwarded before the chunk is complete. Only where lines are slow does this
       // count in other rings.
-      const Bytes go =
-          (plan.protocol == Protocol::ll ? kLlLineBytesPerThread : kLl128LineBytesPerThread) * plan.threads;
+      const Bytes go = (plan.protocol == Protocol::ll ? nccl.ll_line_bytes : nccl.ll128_line_bytes) * plan.threads;
       const Bytes share = is_rooted(spec.operation) ? of_channel : of_channel / site.ranks;
       const Bytes chunk = std::min(spec.chunk_bytes, share);
       spec.slices = static_cast<std::uint32_t>(std::max<Bytes>(1, ceil_div(chunk, go)));
-      spec.slots = kSlots * spec.slices;
+      spec.slots = nccl.slots * spec.slices;
     }
   }
-  spec.launch = launch_of(
-      request, site, static_cast<double>(plan.threads) / kNcclMostThreads[static_cast<std::size_t>(plan.protocol)]);
+  spec.launch = launch_of(request, site, static_cast<double>(plan.threads) / nccl.most_threads.of(plan.protocol));
 }
 
 bool runs_registered(const CollectiveRequest& request, const Site& site) {
