@@ -21,6 +21,8 @@ struct FlashVersion {
   double peak_share = 0;      ///< of the 16-bit tensor peak, forward, heads of 128; 0: the rate of the GPU's datasheet
 };
 
+inline constexpr const char* kCardKernels = "warp";
+
 struct ArchitectureFacts {
   std::uint32_t compute_capability = 0;  ///< CUDA's, the major number; 0: no GPU of NVIDIA
   /// Operands come by TMA, and the kernels of CUTLASS 3 and cuBLAS loop over tiles. On GPUs with large shared memory, tensor
@@ -32,6 +34,9 @@ struct ArchitectureFacts {
   /// Tensor instructions of 8 bits take operands in both layouts; otherwise a kernel transposes them (TransformerEngine,
   /// common/util/cast_transpose).
   bool takes_both_layouts = false;
+  /// The constants of its kernels: a sheet of platforms/datasheets/kernels, on GPUs with large shared memory. Others have
+  /// kCardKernels.
+  const char* kernels = kCardKernels;
   bool runs_deepgemm = false;                        ///< with the tiles of deepgemm.h
   std::array<FlashVersion, 3> flash_attention = {};  ///< sources: kernels/flash_attention.h
 };
@@ -56,6 +61,7 @@ constexpr ArchitectureFacts facts_of(Architecture architecture) {
       facts.compute_capability = 9;
       facts.has_tma = true;
       facts.runs_deepgemm = true;
+      facts.kernels = "hopper";
       facts.flash_attention = {{{1, kMmaOnHopper * kFirstShare}, {2, kSecondTflops / kHopperTflops}, kThird}};
       break;
     case Architecture::blackwell:
@@ -63,6 +69,7 @@ constexpr ArchitectureFacts facts_of(Architecture architecture) {
       facts.has_tma = true;
       facts.has_tensor_memory = true;
       facts.takes_both_layouts = true;
+      facts.kernels = "blackwell";
       break;
     case Architecture::cdna3: break;
   }

@@ -13,6 +13,7 @@
 #include "base/data_type.h"
 #include "base/units.h"
 #include "gpu/architecture.h"
+#include "gpu/kernel_constants.h"
 
 namespace railyard::gpu {
 
@@ -84,6 +85,8 @@ struct GpuDatasheet {
                                         ///< with a kernel that reads as fast as memory lets it
     double decode_attention_fixed_us = 0;
   } kernel;
+
+  KernelConstants kernels;  ///< of the kernels that run on it
 
   struct Collective {
     // Cost of an action of a collective on a channel's CTA (collective/spec.h): the SM's part of a hop, and its rates.

@@ -6,7 +6,7 @@ are those of the family. A constant carries over unchanged, because it is a time
   a share of                          constants
   the memory bandwidth                rates of operands, copies and decode attention
   the tensor peak of each type        efficiency of matrix products, in a burst and under the power limit
-  its attention kernel's rate         prefill attention (models/gpu/kernels/attention_kernels.h)
+  its attention kernel's rate         prefill attention (platforms/datasheets/kernels)
   SMs x clock                         L2 rate
   the listed clock                    the clock in a whole training step
   the clock of an SM                  operand feed, write-out; fixed times of products and of decode attention

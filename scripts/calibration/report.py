@@ -94,9 +94,9 @@ PREDICTIONS = """
 ## Devices outside the fit
 
 Here the family rule alone gives the constants; no row of the device was used. The B200 from the H100 is a new architecture that is predicted
-from its datasheet. The numbers of the attention kernels (`models/gpu/kernels/attention_kernels.h`), the power rule and the share of L2 that
+from its datasheet. The numbers of the attention kernels (`platforms/datasheets/kernels/`), the power rule and the share of L2 that
 a KV cache keeps were chosen with the rows of all four GPUs in view and are not left out here. Products of the H800 and the H20 are DeepGEMM's,
-whose two latencies (`models/gpu/kernels/deepgemm.h`) are fitted to those of the H800.
+whose two latencies (`platforms/datasheets/kernels/common.yaml`) are fitted to those of the H800.
 """
 
 RULE = """

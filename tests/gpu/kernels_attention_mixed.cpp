@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(empty_blocks_follow_the_longest_chunk) {
   const auto empty = [&](const Sequences& prompts, std::size_t decodes) {
     return mixed_attention(gpu, kLlama8b, prompts, decodes_of(decodes, 100)).empty_block_seconds;
   };
-  const std::uint64_t rows = query_rows(gpu);
+  const std::uint64_t rows = query_rows(gpu, AttentionLibrary::flash);
   const double one = empty({{2 * rows, 0}}, 1);
   BOOST_TEST(one > 0);
   BOOST_TEST(one < kLlama8b.query * prefill_attention_time(gpu, kLlama8b, {{rows, 0}}).longest_cta_seconds);

@@ -63,8 +63,9 @@ double tflops(const gpu::GpuDatasheet& g, DataType type) {
 
 /// A user's datasheet, as a file that lives as long as this.
 struct OwnSheet {
-  explicit OwnSheet(const std::string& text)
-      : path(std::filesystem::temp_directory_path() / ("railyard_sheet_" + std::to_string(::getpid()) + ".yaml")) {
+  explicit OwnSheet(const std::string& text, const std::string& kind = "sheet")
+      : path(std::filesystem::temp_directory_path() /
+             ("railyard_" + kind + "_" + std::to_string(::getpid()) + ".yaml")) {
     std::ofstream(path) << text;
   }
   ~OwnSheet() { std::filesystem::remove(path); }
@@ -178,6 +179,59 @@ BOOST_AUTO_TEST_CASE(efficiency_follows_the_power_limit_across_architectures) {
   BOOST_TEST(from_h100.burst_efficiency_ratio == h100.sm.burst_efficiency_ratio);
   // Its own value goes before the rule: the cards of Blackwell follow the L40S.
   BOOST_TEST(gpu_datasheet("RTX-PRO-6000-Blackwell-Server").sm.sustained_efficiency_ratio == 0.726);
+}
+
+// A name that the table of architectures does not have counts as no other one.
+BOOST_AUTO_TEST_CASE(an_unknown_architecture_is_refused_by_name) {
+  std::string text = kH100Facts + "family: H100-SXM5-80GB\n";
+  text.replace(text.find("hopper"), 6, "hoper");
+  const std::string error = error_of(text);
+  BOOST_TEST_CONTEXT(error) {
+    BOOST_TEST(error.find(".yaml:1:15: error: architecture: unknown value 'hoper'") != std::string::npos);
+    BOOST_TEST(error.find("accepted: volta, ampere, ada, hopper, blackwell, cdna3") != std::string::npos);
+    BOOST_TEST(error.find("(did you mean 'hopper'?)") != std::string::npos);
+    BOOST_TEST(error.find('\n') == std::string::npos);
+  }
+}
+
+// Without a sheet of its own, a GPU has the kernels of its architecture, and a card has those of warp-wide instructions.
+BOOST_AUTO_TEST_CASE(kernels_follow_the_architecture) {
+  const auto flash = [](const char* name) { return gpu_datasheet(name).kernels.prefill.flash.name; };
+  BOOST_TEST(flash("H100-SXM5-80GB") == "FlashAttention-3");
+  BOOST_TEST(flash("GB300-278GB") == flash("B200-SXM-180GB"));
+  for (const char* name : {"V100-SXM2-32GB", "A100-SXM4-80GB", "L40S", "RTX-5090", "MI300X"})
+    BOOST_TEST(flash(name) == "FlashAttention-2", name);
+}
+
+// A sheet of a user's own kernels, beside the datasheet that names it, says only what differs from its base.
+BOOST_AUTO_TEST_CASE(a_gpu_may_have_kernels_of_its_own) {
+  const OwnSheet kernels("base: hopper\nsource: lab\nprefill: {flash: {products_ratio: 1.1}}\n", "kernels");
+  const std::string named = "kernels: " + kernels.path.filename().string() + "\n";
+  const OwnSheet own(kH100Facts + "family: H100-SXM5-80GB\n" + named);
+  const gpu::KernelConstants mine = gpu_datasheet(own.path.string()).kernels;
+  const gpu::KernelConstants theirs = gpu_datasheet("H100-SXM5-80GB").kernels;
+  BOOST_TEST(mine.prefill.flash.products_ratio == 1.1);
+  BOOST_TEST(mine.prefill.flash.overlap_exponent == theirs.prefill.flash.overlap_exponent);
+  BOOST_TEST(mine.prefill.cudnn.products_ratio == theirs.prefill.cudnn.products_ratio);
+  BOOST_TEST(mine.memory_bound.block_start_ns == theirs.memory_bound.block_start_ns);
+}
+
+BOOST_AUTO_TEST_CASE(bad_sheets_of_kernels_are_refused_where_they_are_named) {
+  const auto says = [](const std::string& kernels, const std::string& words) {
+    const OwnSheet sheet(kernels, "kernels");
+    const std::string error = error_of(kH100Facts + "family: H100-SXM5-80GB\nkernels: " + sheet.path.string() + "\n");
+    BOOST_TEST_CONTEXT(error) BOOST_TEST(error.find(words) != std::string::npos);
+  };
+  const std::string head = "base: hopper\nsource: lab\n";
+  says(head + "prefill: {flash: {products: 1.1}}\n",
+       ":3:19: error: prefill.flash.products: wrong unit; the key is 'products_ratio'");
+  says(head + "decode: {xqa: {read_ratio: 1.1}}\n", "decode.xqa.read_ratio: '1.1' is out of range");
+  says("base: common\nsource: lab\n", "prefill: is required");
+  says("base: hooper\nsource: lab\n", "base: no datasheet 'hooper'");
+  says("base: hopper\n", "source: is required");
+  const std::string error = error_of(kH100Facts + "family: H100-SXM5-80GB\nkernels: hoper\n");
+  BOOST_TEST_CONTEXT(error)
+  BOOST_TEST(error.find("kernels: no datasheet 'hoper'; shipped: blackwell, ") != std::string::npos);
 }
 
 // An L2 slice and an SM have ports of 64 bytes a clock.

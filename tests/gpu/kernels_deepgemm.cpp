@@ -16,6 +16,7 @@ namespace tt = boost::test_tools;
 namespace {
 
 constexpr std::uint32_t kSms = 132;
+const KernelConstants::DeepGemm kLatencies = gpu_datasheet("H800-SXM5-80GB").kernels.deepgemm;
 
 GemmShape shape(std::uint64_t m, std::uint64_t n, std::uint64_t k) {
   GemmShape s{m, n, k, DataType::fp8};
@@ -47,19 +48,19 @@ BOOST_AUTO_TEST_CASE(clusters_begin_at_512_rows_and_share_the_wider_side) {
 }
 
 BOOST_AUTO_TEST_CASE(a_step_adds_latency_to_the_tensor_time) {
-  const double wide = deepgemm_step_clocks({128, 128, false, false}, 512);
-  BOOST_TEST(deepgemm_step_clocks({128, 128, false, false}, 600) - wide == 88);
-  BOOST_TEST(deepgemm_step_clocks({128, 128, true, false}, 512) > wide);
+  const double wide = deepgemm_step_clocks(kLatencies, {128, 128, false, false}, 512);
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {128, 128, false, false}, 600) - wide == 88);
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {128, 128, true, false}, 512) > wide);
   // 64 x 16 reads 80 x 128 bytes at 128 bytes per clock; its tensor instructions take 32 clocks.
-  const double narrow = deepgemm_step_clocks({64, 16, false, false}, 32);
-  BOOST_TEST(deepgemm_step_clocks({64, 16, false, false}, 80) == narrow);
-  BOOST_TEST(deepgemm_step_clocks({64, 16, false, false}, 90) == narrow + 10);
+  const double narrow = deepgemm_step_clocks(kLatencies, {64, 16, false, false}, 32);
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {64, 16, false, false}, 80) == narrow);
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {64, 16, false, false}, 90) == narrow + 10);
   // Two scales: a selection for each of 256 x 112 numbers, 128 per clock. The compiler knows those of 192 columns.
-  BOOST_TEST(deepgemm_step_clocks({256, 112, false, false}, 1000) -
-                 deepgemm_step_clocks({256, 128, false, false}, 1000) ==
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {256, 112, false, false}, 1000) -
+                 deepgemm_step_clocks(kLatencies, {256, 128, false, false}, 1000) ==
              224);
-  BOOST_TEST(deepgemm_step_clocks({128, 192, false, false}, 1000) ==
-             deepgemm_step_clocks({128, 128, false, false}, 1000));
+  BOOST_TEST(deepgemm_step_clocks(kLatencies, {128, 192, false, false}, 1000) ==
+             deepgemm_step_clocks(kLatencies, {128, 128, false, false}, 1000));
 }
 
 // 16 x 128 x 65536 on an H800 takes 60.9 us (alibaba/InferSim bench_data/gemm/h800): eight SMs walk down all of K. A

@@ -72,7 +72,8 @@ BOOST_AUTO_TEST_CASE(the_clock_is_the_root_of_the_power_that_load_draws) {
   gpu.sm.step_clock_ratio = 0.8;
   const double at_tdp = at_step_clock(gpu).sm.clock_mhz;
   BOOST_TEST(at_tdp == 0.8 * gpu.sm.clock_mhz, boost::test_tools::tolerance(kExact));
-  gpu.sm.power_limit_w = (kPowerWithoutLoad + (1 - kPowerWithoutLoad) / 4) * gpu.sm.power_w;
+  gpu.sm.power_limit_w =
+      (gpu.kernels.step_power.idle_ratio + (1 - gpu.kernels.step_power.idle_ratio) / 4) * gpu.sm.power_w;
   BOOST_TEST(at_step_clock(gpu).sm.clock_mhz == at_tdp / 2, boost::test_tools::tolerance(kExact));
   gpu.sm.power_limit_w = 100 * gpu.sm.power_w;
   BOOST_TEST(at_step_clock(gpu).sm.clock_mhz == gpu.sm.clock_mhz);
@@ -82,10 +83,11 @@ BOOST_AUTO_TEST_CASE(waits_leave_power_to_kernels) {
   GpuDatasheet gpu = gpu_datasheet("H100-SXM5-80GB");
   gpu.sm.step_clock_ratio = 0.5;
   const double waits = 0.2;
-  const double load = (1 - waits * kPowerOfWaits) / (1 - waits) - kPowerWithoutLoad;
-  BOOST_TEST(
-      at_step_clock(gpu, {waits}).sm.clock_mhz == 0.5 * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
-      boost::test_tools::tolerance(kExact));
+  const double load =
+      (1 - waits * gpu.kernels.step_power.waits_ratio) / (1 - waits) - gpu.kernels.step_power.idle_ratio;
+  BOOST_TEST(at_step_clock(gpu, {waits}).sm.clock_mhz ==
+                 0.5 * gpu.sm.clock_mhz * std::sqrt(load / (1 - gpu.kernels.step_power.idle_ratio)),
+             boost::test_tools::tolerance(kExact));
   // Without a step clock below the clock of the datasheet, there is nothing to gain.
   gpu.sm.step_clock_ratio = 1;
   BOOST_TEST(at_step_clock(gpu, {waits}).sm.clock_mhz == gpu.sm.clock_mhz);
@@ -96,10 +98,11 @@ BOOST_AUTO_TEST_CASE(transfers_beside_products_take_power_from_them) {
   const double beside = 0.3;
   for (const double limit : {1.0, 0.7}) {
     gpu.sm.power_limit_w = limit * gpu.sm.power_w;
-    const double load = limit - beside * kPowerOfTransfers - kPowerWithoutLoad;
-    BOOST_TEST(at_step_clock(gpu, {0, beside}).sm.clock_mhz ==
-                   gpu.sm.step_clock_ratio * gpu.sm.clock_mhz * std::sqrt(load / (1 - kPowerWithoutLoad)),
-               boost::test_tools::tolerance(kExact));
+    const double load = limit - beside * gpu.kernels.step_power.transfers_ratio - gpu.kernels.step_power.idle_ratio;
+    BOOST_TEST(
+        at_step_clock(gpu, {0, beside}).sm.clock_mhz ==
+            gpu.sm.step_clock_ratio * gpu.sm.clock_mhz * std::sqrt(load / (1 - gpu.kernels.step_power.idle_ratio)),
+        boost::test_tools::tolerance(kExact));
   }
   const GpuDatasheet a100 = gpu_datasheet("A100-SXM4-80GB");  // no clock of a step is known
   BOOST_TEST(at_step_clock(a100, {0, beside}).sm.clock_mhz == a100.sm.clock_mhz);
@@ -116,7 +119,7 @@ BOOST_AUTO_TEST_CASE(waits_raise_the_clock_up_to_that_of_bursts) {
       before = clock;
     }
     BOOST_TEST(before <= gpu.sm.burst_efficiency_ratio * gpu.sm.clock_mhz);
-    if (limit > kPowerOfWaits)
+    if (limit > gpu.kernels.step_power.waits_ratio)
       BOOST_TEST(before == gpu.sm.burst_efficiency_ratio * gpu.sm.clock_mhz, boost::test_tools::tolerance(kExact));
   }
 }

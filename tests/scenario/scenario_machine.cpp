@@ -144,6 +144,22 @@ BOOST_AUTO_TEST_CASE(a_power_limit_is_at_least_a_quarter_of_the_boards) {
              "V100-PCIe-32GB does not have");
 }
 
+// For one run, the constants of kernels change in every group, whichever sheet its GPU has.
+BOOST_AUTO_TEST_CASE(overrides_change_the_kernels_of_every_group) {
+  const std::string groups = "machine: {groups: {a: {gpu: L40S}, b: {gpu: H100-PCIe-80GB}}";
+  const auto plain = machine_of(groups + "}\n", "plx_box", {"a", "b"}).groups;
+  const auto changed =
+      machine_of(groups + ", overrides: {kernels: {prefill: {flash: {products_ratio: 1.5}}}}}\n", "plx_box", {"a", "b"})
+          .groups;
+  BOOST_TEST(plain[0].gpu.kernels.prefill.flash.name != plain[1].gpu.kernels.prefill.flash.name);
+  for (std::size_t i = 0; i < 2; ++i) {
+    BOOST_TEST(changed[i].gpu.kernels.prefill.flash.products_ratio == 1.5);
+    BOOST_TEST(changed[i].gpu.kernels.prefill.flash.name == plain[i].gpu.kernels.prefill.flash.name);
+    BOOST_TEST(changed[i].gpu.kernels.prefill.trtllm.products_ratio ==
+               plain[i].gpu.kernels.prefill.trtllm.products_ratio);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(switches_add_if_they_can) {
   const auto network = [](const std::string& keys) {
     return "machine: {groups: {node: {servers: 2}}, network: {sharp: true" + keys + "}}\n";

@@ -72,6 +72,15 @@ def test_rooms_of_inference_include_earlier_ones():
     assert not upwards
 
 
+def test_architectures_are_named_in_one_table():
+    """The rooms ask for what an architecture has."""
+    table = ROOT / "models" / "gpu" / "architecture.h"
+    names = re.search(r"kArchitectureNames\{(.+?)\}", table.read_text(), re.DOTALL).group(1)
+    named = re.compile("|".join(re.findall(r'"\w+"', names)))
+    rooms = [path for room in ("models", "platforms", "sc_main") for path in (ROOT / room).rglob("*") if path.suffix in (".h", ".cpp")]
+    assert [path.name for path in rooms if named.search(path.read_text())] == [table.name]
+
+
 def imports(path):
     """Modules that a Python file imports, with dots; a relative import begins with one."""
     for node in ast.walk(ast.parse(path.read_text())):

@@ -12,20 +12,9 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr std::uint64_t kPrefillSplitKeys = 1024;  // least keys in one part of a split context
-constexpr std::uint64_t kBlackwellRows = 256;
-// Share of the longest block during which the last blocks run alone: 0.55 to 0.69 if blocks of causal prompts are placed one
-// by one, for grids of 1.2 to 120 times the SMs.
-constexpr double kTailShare = 0.63;
-constexpr double kPrefillOverlap = 1.2;  // p-norm of thread blocks and memory: blocks wait for queries and outputs
-constexpr double kDecodeOverlap = 3;     // p-norm of reading and computing
-constexpr double kKeptShare = 0.45;  // of L2, for a KV cache that is read again; fitted to H100, B200 and L40S together
-constexpr double kDecodeProducts =
-    0.8;                           // rate of decode's narrow tiles, relative to prefill; 128 heads a KV head on H800
-constexpr double kQueryBytes = 2;  // queries and outputs stay in 16 bits
+constexpr double kQueryBytes = 2;       // queries and outputs stay in 16 bits
 constexpr double kFlopsPerProduct = 2;  // a multiply-add
-constexpr double kBackwardWork = 2.5;   // products, relative to the forward pass
-constexpr double kBackwardRate = 0.86;  // rate, relative to the forward pass; FlashAttention-2 and -3 papers
+constexpr double kBackwardWork = 2.5;   // products, relative to the forward pass: five, of which scores are one again
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 
@@ -90,9 +79,9 @@ double query_token_bytes(const AttentionHeads& heads) {
 
 }  // namespace
 
-std::uint64_t query_rows(const GpuDatasheet& gpu) {
-  if (small_shared_memory(gpu)) return 64;
-  return tensor_memory(gpu) ? kBlackwellRows : 128;
+std::uint64_t query_rows(const GpuDatasheet& gpu, AttentionLibrary library) {
+  const std::uint32_t rows = prefill_kernel(gpu, library).query_rows;
+  return small_shared_memory(gpu) ? rows / 2 : rows;
 }
 
 void finish_attention(KernelTime& time, const GpuDatasheet& gpu, std::uint64_t ctas) {
@@ -131,7 +120,8 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
                                   const std::vector<AttentionSequence>& sequences, bool causal, AttentionPass pass,
                                   bool split_contexts) {
   KernelTime time;
-  const std::uint64_t rows = query_rows(gpu);
+  const KernelConstants::Attention& constants = gpu.kernels.attention;
+  const std::uint64_t rows = query_rows(gpu, heads.library);
   std::uint64_t blocks = 0, tokens = 0, all_keys = 0, longest = 0;
   double visited = 0;
   for (const AttentionSequence& s : sequences) {
@@ -146,12 +136,12 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   }
   if (blocks == 0) return time;
   const bool backward = pass == AttentionPass::backward;
-  const double work = backward ? kBackwardWork / kBackwardRate : 1;
+  const double work = backward ? kBackwardWork / constants.backward_rate_ratio : 1;
   const double key_seconds = work * static_cast<double>(rows) * pair_seconds(gpu, heads);
   const PrefillKernel& kernel = prefill_kernel(gpu, heads.library);
   const double block_seconds = work * kernel.block_ratio * gpu.kernel.attention_block_us * kSecondsPerUs;
   const Split split =
-      split_context(longest, split_contexts && kernel.splits ? gpu.sm.count / blocks : 1, kPrefillSplitKeys);
+      split_context(longest, split_contexts && kernel.splits ? gpu.sm.count / blocks : 1, constants.prefill_split_keys);
 
   // Backward reads queries, outputs, their gradients, keys and values, and writes three gradients.
   time.bytes = (static_cast<double>(tokens) * query_token_bytes(heads) +
@@ -167,9 +157,9 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
   time.fixed_seconds = kernel.fixed_ratio * gpu.kernel.attention_fixed_us * kSecondsPerUs;
   time.longest_cta_seconds = key_seconds * static_cast<double>(split.keys) + block_seconds;
   time.sm_seconds = key_seconds * heads.query * visited + static_cast<double>(blocks) * block_seconds;
-  time.tail_ratio = kTailShare;
+  time.tail_ratio = constants.tail_ratio;
   time.persistent = kernel.persistent;
-  time.overlap_exponent = kernel.persistent ? 0 : kPrefillOverlap;
+  time.overlap_exponent = kernel.persistent ? 0 : constants.prefill_overlap_exponent;
   time.cta = kPrefillBlock;
   finish_attention(time, gpu, blocks * split.parts);
   return time;
@@ -187,16 +177,18 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
     time.flops += attention_flops(heads, s);
   }
   if (keys == 0 || heads.kv == 0) return time;
+  const KernelConstants::Attention& constants = gpu.kernels.attention;
   const std::uint64_t blocks = sequences.size() * heads.kv;
   const DecodeKernel& kernel = decode_kernel(gpu, heads, blocks, longest);
   const std::uint64_t room = split ? kernel.split_blocks_per_sm * gpu.sm.count / blocks : 1;
   const Split parts = split_context(longest, room, kDecodeSplitKeys);
   const double token_bytes = kv_token_bytes(heads);
-  const double block_rate = kernel.flight_kib * kBytesPerKib / (kLoadedLatencyUs * kSecondsPerUs);  // Little's law
+  const double block_rate =
+      kernel.flight_kib * kBytesPerKib / (constants.loaded_latency_us * kSecondsPerUs);  // Little's law
 
   time.l2_bytes =
       token_bytes * heads.kv * static_cast<double>(keys) + static_cast<double>(queries) * query_token_bytes(heads);
-  const double kept = kKeptShare * gpu.l2.capacity_mib * kBytesPerMib;
+  const double kept = constants.kept_l2_ratio * gpu.l2.capacity_mib * kBytesPerMib;
   time.bytes = (kv_in_l2 ? std::clamp(time.l2_bytes / kept - 1, 0.0, 1.0) : 1) * time.l2_bytes;
   time.l2_seconds = (time.l2_bytes - time.bytes) / gpu.l2_bytes_per_s();
   time.fixed_seconds = kernel.fixed_ratio * gpu.kernel.decode_attention_fixed_us * kSecondsPerUs;
@@ -208,9 +200,9 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
   time.cta_start_seconds = kernel.block_us * kSecondsPerUs;
   time.longest_cta_seconds = token_bytes * static_cast<double>(parts.keys) / block_rate;
   const double reading = time.l2_bytes / (kernel.ctas_per_sm * block_rate);
-  const double computing = time.flops / pair_flops(heads) * pair_seconds(gpu, heads) / kDecodeProducts;
+  const double computing = time.flops / pair_flops(heads) * pair_seconds(gpu, heads) / constants.decode_products_ratio;
   time.sm_seconds = std::max(reading, computing);
-  time.overlap_exponent = kDecodeOverlap;
+  time.overlap_exponent = constants.decode_overlap_exponent;
   finish_attention(time, gpu, blocks * parts.parts);
   if (time.limit == KernelLimit::tensor && reading >= computing) time.limit = KernelLimit::hbm;
   return time;

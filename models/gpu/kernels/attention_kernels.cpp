@@ -15,41 +15,26 @@ constexpr double kWidestGainingDim =
     256;  // larger (latent) heads do not fit the registers of one block and are not faster
 constexpr double kExponentialsPerClock = 16;  // per SM
 
-constexpr PrefillKernel kWarpFlash{"FlashAttention-2", 1, 0.0625, 1.2, 1, true};
-constexpr PrefillKernel kWarpTrtllm{"TensorRT-LLM FMHA", 1, 0.0625, 1.2, 1, false};
-constexpr PrefillKernel kHopperFlash{"FlashAttention-3", 1.192, 0, 0.839, 1.35, true};
-constexpr PrefillKernel kHopperTrtllm{"TensorRT-LLM FMHA, Hopper", 0.981, 0, 1.02, 1.35, false};
-constexpr PrefillKernel kHopperCudnn{"cuDNN, Hopper", 1.08, 0, 0.839, 1.35, false, 0.81, 0.743, true};
-constexpr PrefillKernel kBlackwell{"kernels of the libraries for B200", 1, 0, 1, 2.4, false};
-
-constexpr DecodeKernel kWarpFlashDecode{"FlashAttention-2", 0.87, 32, 2, 2, 1.06, 5.2, 0.17};
-constexpr DecodeKernel kHopperFlashDecode{"FlashAttention-3", 1, 128, 1, 1, 3.4, 2.9, 0.03};
-constexpr DecodeKernel kWarpXqa{"TensorRT-LLM XQA", 0.9, 32, 2, 8, 0.5, 3, 0.03};
-constexpr DecodeKernel kHopperXqa{"TensorRT-LLM XQA, Hopper", 1, 128, 1, 8, 1.5, 2.5, 0.03};
-constexpr DecodeKernel kMasked{"TensorRT-LLM masked multi-head attention", 1, 32, 2, 2, 0.4, 4.5, 0.03};
-constexpr DecodeKernel kHopperCudnnDecode{"cuDNN, Hopper", 1, 128, 1, 1, 0, 1.5, 0.03, 1.254};
-constexpr DecodeKernel kBlackwellDecode{"kernels of the libraries for B200", 1, 128, 1, 2, 0.5, 0.5, 0.03};
 constexpr std::uint64_t kXqaBlockFactor = 4;  // kEnableMinBlockFactor
 
 }  // namespace
 
 const PrefillKernel& prefill_kernel(const GpuDatasheet& gpu, AttentionLibrary library) {
-  const bool trtllm = library == AttentionLibrary::trtllm;
-  if (!asynchronous_tensor_cores(gpu)) return trtllm ? kWarpTrtllm : kWarpFlash;
-  if (tensor_memory(gpu)) return kBlackwell;
-  if (library == AttentionLibrary::cudnn) return kHopperCudnn;
-  return trtllm ? kHopperTrtllm : kHopperFlash;
+  const KernelConstants::Prefill& kernels = gpu.kernels.prefill;
+  switch (library) {
+    case AttentionLibrary::trtllm: return kernels.trtllm;
+    case AttentionLibrary::cudnn: return kernels.cudnn;
+    default: return kernels.flash;
+  }
 }
 
 const DecodeKernel& decode_kernel(const GpuDatasheet& gpu, const AttentionHeads& heads, std::uint64_t blocks,
                                   std::uint64_t longest) {
-  const bool asynchronous = asynchronous_tensor_cores(gpu);
-  if (tensor_memory(gpu)) return kBlackwellDecode;
-  if (asynchronous && heads.library == AttentionLibrary::cudnn) return kHopperCudnnDecode;
-  if (heads.library != AttentionLibrary::trtllm) return asynchronous ? kHopperFlashDecode : kWarpFlashDecode;
+  const KernelConstants::Decode& kernels = gpu.kernels.decode;
+  if (heads.library == AttentionLibrary::cudnn) return kernels.cudnn;
+  if (heads.library != AttentionLibrary::trtllm) return kernels.flash;
   const std::uint64_t parts = blocks * std::max<std::uint64_t>(1, longest / kDecodeSplitKeys);
-  if (heads.query == heads.kv || kXqaBlockFactor * parts < gpu.sm.count) return kMasked;
-  return asynchronous ? kHopperXqa : kWarpXqa;
+  return heads.query == heads.kv || kXqaBlockFactor * parts < gpu.sm.count ? kernels.masked : kernels.xqa;
 }
 
 double attention_clock_ratio(const GpuDatasheet& gpu) {
@@ -57,10 +42,10 @@ double attention_clock_ratio(const GpuDatasheet& gpu) {
 }
 
 double pair_clocks(const GpuDatasheet& gpu, const PrefillKernel& kernel, double dim) {
-  const double gaining = std::min(kWidestGainingDim, dim), p = kernel.overlap;
+  const double gaining = std::min(kWidestGainingDim, dim), p = kernel.overlap_exponent;
   const double products = 2 * kFlopsPerProduct * gaining / (kernel.products_ratio * gpu.tensor_flop_per_clock()) +
                           kernel.operand_clocks * gaining / kMeasuredDim;
-  const double exponentials = kernel.exponentials / kExponentialsPerClock;
+  const double exponentials = kernel.exponentials_ratio / kExponentialsPerClock;
   return std::pow(std::pow(products, p) + std::pow(exponentials, p), 1 / p) * dim / gaining;
 }
 

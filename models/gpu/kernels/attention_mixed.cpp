@@ -9,17 +9,14 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kEmptyBlockUs = 0.38;   // an SM's time for an empty block
-constexpr double kMixedOverlap = 3;      // as kPrefillOverlap; decodes read while prompts compute
-constexpr double kMixedTailShare = 0.8;  // as kTailShare of a prefill kernel; blocks differ more
-
 /// Blocks of one head in the grid that have no rows.
-std::uint64_t empty_blocks(const GpuDatasheet& gpu, const std::vector<AttentionSequence>& prefills,
+std::uint64_t empty_blocks(const GpuDatasheet& gpu, AttentionLibrary library,
+                           const std::vector<AttentionSequence>& prefills,
                            const std::vector<AttentionSequence>& decodes) {
   std::uint64_t longest = 0, sequences = 0, blocks = 0;
   for (const auto* kind : {&prefills, &decodes}) {
     for (const AttentionSequence& s : *kind) {
-      const std::uint64_t own = ceil_div(s.tokens, query_rows(gpu));
+      const std::uint64_t own = ceil_div(s.tokens, query_rows(gpu, library));
       longest = std::max(longest, own);
       blocks += own;
       ++sequences;
@@ -52,8 +49,8 @@ MixedAttention mixed_attention(const GpuDatasheet& gpu, const AttentionHeads& he
   parts.rows = prefill_attention_time(gpu, row_heads, decodes, true, AttentionPass::forward, packs);
   if (packs) return parts;
   parts.kv_reads = kv_reads(gpu, heads, parts);
-  parts.empty_block_seconds =
-      kEmptyBlockUs * kSecondsPerUs * heads.query * static_cast<double>(empty_blocks(gpu, prefills, decodes));
+  parts.empty_block_seconds = gpu.kernels.mixed_attention.empty_block_us * kSecondsPerUs * heads.query *
+                              static_cast<double>(empty_blocks(gpu, heads.library, prefills, decodes));
   return parts;
 }
 
@@ -67,8 +64,8 @@ KernelTime MixedAttention::time(const GpuDatasheet& gpu) const {
   time.hbm_seconds += decode.hbm_seconds * kv_reads;
   time.longest_cta_seconds = std::max(prefill.longest_cta_seconds, rows.longest_cta_seconds);
   time.sm_seconds += rows.sm_seconds + empty_block_seconds;
-  time.tail_ratio = kMixedTailShare;
-  time.overlap_exponent = kMixedOverlap;
+  time.tail_ratio = gpu.kernels.mixed_attention.tail_ratio;
+  time.overlap_exponent = gpu.kernels.mixed_attention.overlap_exponent;
   finish_attention(time, gpu, prefill.ctas + rows.ctas);
   const double least = std::max(prefill.seconds, decode.seconds);
   return time.seconds < least ? time.taking(least) : time;

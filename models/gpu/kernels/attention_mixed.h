@@ -13,7 +13,7 @@
 // FlashAttention-3 (Hopper, B200) puts the query heads of a group into one block (pack_gqa, always in varlen
 // calls: Dao-AILab/flash-attention, hopper/heuristics.h), splits contexts over idle SMs, and has no empty blocks.
 //
-// Three constants, kEmptyBlockUs, kMixedOverlap and kMixedTailShare, are fitted to the 8448 mixed points of the RTX 4090 profile of
+// Three constants, KernelConstants::MixedAttention, are fitted to the 8448 mixed points of the RTX 4090 profile of
 // Llama-3.1-8B (casys-kaist/LLMServingSim 2.0, vLLM 0.19). There, with the measured times of each kind alone, the
 // median error is 4.8 % (p90 24 %); with 512 or more prompt tokens beside 16 or more decodes, 4.9 % (p90 17 %). The sum
 // of the two kernels is 30 % too low at the median. There is no open measurement of FlashAttention-3.

@@ -12,8 +12,6 @@ namespace {
 constexpr std::uint32_t kStepDepth = 128;         // of K
 constexpr std::uint32_t kInstructionRows = 64;    // of a tensor instruction of one warp group
 constexpr double kSharedMemoryPerClock = 128;     // bytes per SM
-constexpr double kLatencyClocks = 137;            // of a step
-constexpr double kClusterClocks = 100;            // more, in a cluster
 constexpr double kLanes = 128;                    // of an SM, one instruction per clock each
 constexpr std::uint64_t kLeastClusterRows = 512;  // smaller problems use no clusters
 constexpr std::uint32_t kMostUnrolled = 4;        // positions of a change of scale that the compiler unrolls
@@ -64,13 +62,13 @@ DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms, 
   return tile;
 }
 
-double deepgemm_step_clocks(const DeepGemmTile& tile, double mma_clocks) {
+double deepgemm_step_clocks(const KernelConstants::DeepGemm& constants, const DeepGemmTile& tile, double mma_clocks) {
   const double instructions = static_cast<double>(tile.m) / kInstructionRows;
   const double read = instructions * (kInstructionRows + tile.n) * kStepDepth / kSharedMemoryPerClock;
   const bool one_scale = kStepDepth % tile.n == 0;
   const bool unrolled = kStepDepth / std::gcd(kStepDepth, tile.n) <= kMostUnrolled;
   const double select = one_scale || unrolled ? 0 : static_cast<double>(tile.m) * tile.n / kLanes;
-  return std::max(mma_clocks, read) + kLatencyClocks + (tile.cluster ? kClusterClocks : 0) + select;
+  return std::max(mma_clocks, read) + constants.step_clocks + (tile.cluster ? constants.cluster_clocks : 0) + select;
 }
 
 }  // namespace railyard::gpu

@@ -16,15 +16,15 @@
 // Groups (the experts of a rank) are rows of one matrix ("contiguous" layout): each group begins at a multiple of 128 rows,
 // and all tiles have 128 rows. Groups differ in size, so the last tile of a group is half full on average.
 //
-// Both latencies are fitted to the rows of the H800 in alibaba/InferSim bench_data/gemm (validation/gemm.csv). Those of
-// the H20, with a quarter of the tensor rate, took no part, nor did groups.
+// Both latencies (KernelConstants::DeepGemm) are fitted to the rows of the H800 in alibaba/InferSim bench_data/gemm
+// (validation/gemm.csv). Those of the H20, with a quarter of the tensor rate, took no part, nor did groups.
 #pragma once
 
 #include <cstdint>
 
-namespace railyard::gpu {
+#include "gpu/kernel_constants.h"
 
-struct GpuDatasheet;
+namespace railyard::gpu {
 
 struct DeepGemmTile {
   std::uint32_t m = 0, n = 0;
@@ -41,6 +41,6 @@ DeepGemmTile deepgemm_tile(std::uint64_t m, std::uint64_t n, std::uint32_t sms, 
 constexpr std::uint32_t kGroupRows = 128;
 
 /// Clocks of one step of a tile, if operands are in time. @param mma_clocks  at the full tensor rate
-double deepgemm_step_clocks(const DeepGemmTile& tile, double mma_clocks);
+double deepgemm_step_clocks(const KernelConstants::DeepGemm& constants, const DeepGemmTile& tile, double mma_clocks);
 
 }  // namespace railyard::gpu

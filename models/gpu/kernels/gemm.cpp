@@ -32,16 +32,14 @@ constexpr double kStepBytes = 128;               // one pipeline step: 64 elemen
 constexpr std::uint64_t kLeastSplitDepth = 128;  // of K; a smaller split would spend most of its time in the prologue
 constexpr std::uint64_t kMostWaves = 4;          // of split tiles
 constexpr double kPartialBytes = 4;              // fp32 partial sums
-constexpr double kWidenedPerClock = 64;          // weights per SM
 constexpr double kLeastResultBytes = 2;          // narrower types still write 16-bit results
-constexpr double kDirtyRatio = 1.0 / 3;          // of L2 after a flush (gemm.h)
 // Fused experts of vLLM and SGLang (fused_moe.py, get_default_config for few tokens): blocks of 16 rows of an expert and
 // 32 columns walk down K in steps of 64, without a split. Each step waits for its weights, of which Triton's pipeline
-// has two steps in flight, so a product of few rows takes K / 64 times this, however few columns it has: tensor
+// has two steps in flight, so a product of few rows takes K / 64 times expert_step_us, however few columns it has: tensor
 // parallelism cannot shorten it. Chosen together with the time of the sort (layer_kernels.cpp) on one token on A100,
 // H100, L40S and B200 (ai-dynamo/aiconfigurator 095f58a, moe tables). Not used for it: 56 products of up to 64 tokens
 // on an H200 (scripts/measure_gpu.py), mean error of log time 0.09.
-constexpr double kExpertStepDepth = 64, kExpertStepSeconds = 0.45e-6;
+constexpr double kExpertStepDepth = 64;
 
 /// Properties of a shape that are the same for all candidates.
 struct Problem {
@@ -131,7 +129,7 @@ void try_tile(const Problem& p, Tile tile, std::uint64_t rows, std::uint64_t col
   const double area = static_cast<double>(tile.m) * tile.n;
   const double mma_cycles = 2 * area * step / p.tensor_flop_per_clock;
   const double feed_cycles =
-      p.deepgemm ? deepgemm_step_clocks(*p.deepgemm, mma_cycles)
+      p.deepgemm ? deepgemm_step_clocks(gpu.kernels.deepgemm, *p.deepgemm, mma_cycles)
                  : std::max((tile.m + tile.n) * kStepBytes / gpu.sm.feed_bytes_per_clock, gpu.kernel.gemm_step_clocks);
   const double epilogue_cycles = area * (split > 1 ? kPartialBytes : p.result_bytes) / gpu.sm.epilogue_bytes_per_clock;
   const double epilogue = waves * epilogue_cycles / p.clock_hz;
@@ -244,6 +242,7 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   if (!library_runs(gpu, shape))
     throw std::domain_error(std::string(name_of(shape.gemm_library)) + " has no kernel for this product on " +
                             gpu.name);
+  const KernelConstants::Products& constants = gpu.kernels.products;
   p.sms = shape.most_sms > 0 ? std::min(shape.most_sms, gpu.sm.count) : gpu.sm.count;
   double rows = static_cast<double>(shape.groups) * static_cast<double>(shape.m);  // in memory
   if (shape.gemm_library == GemmLibrary::deepgemm) {
@@ -252,9 +251,10 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
     p.deepgemm = deepgemm_tile(m, shape.n, p.sms, shape.groups > 1);
   }
   if (is_of_experts(shape))
-    p.walk_seconds = std::ceil(static_cast<double>(shape.k) / kExpertStepDepth) * kExpertStepSeconds;
+    p.walk_seconds =
+        std::ceil(static_cast<double>(shape.k) / kExpertStepDepth) * (constants.expert_step_us * kSecondsPerUs);
   p.weight_bytes = shape.weight_bytes > 0 ? shape.weight_bytes : p.element_bytes;
-  p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / kWidenedPerClock : 0;
+  p.widening_cycles = p.weight_bytes < p.element_bytes ? 1 / constants.widened_per_clock : 0;
   p.result_bytes = shape.result_dtype ? bytes_of(*shape.result_dtype) : std::max(p.element_bytes, kLeastResultBytes);
   if (shape.accumulate) p.result_bytes *= 2;
   if (p.element_bytes < kLeastResultBytes && gpu.sm.low_precision_sustained_ratio > 0)
@@ -268,7 +268,8 @@ Problem describe(const GpuDatasheet& gpu, const GemmShape& shape) {
   p.compulsory_bytes = inputs + results;
   if (shape.weight_copies > 0) missed = missed_ratio(gpu, shape.weight_copies * weights + inputs + results);
   p.compulsory_bytes += missed * weights;
-  if (shape.l2_flushed) p.dirty_bytes = kDirtyRatio * std::min(p.compulsory_bytes, gpu.l2.capacity_mib * kBytesPerMib);
+  if (shape.l2_flushed)
+    p.dirty_bytes = constants.dirty_l2_ratio * std::min(p.compulsory_bytes, gpu.l2.capacity_mib * kBytesPerMib);
   for (std::size_t i = 0; i < kSplits.size(); ++i)
     p.steps[i] = std::ceil(k / kSplits[i] / (kStepBytes / p.element_bytes));
   return p;

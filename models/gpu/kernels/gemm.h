@@ -19,7 +19,7 @@
 //
 // Weights narrower than the type of the product (int4 with bf16) are read in their own type and widened in registers
 // before the tensor cores: about four instructions of 128 lanes for two weights (Kim et al., arXiv 2211.10017; Frantar
-// et al., arXiv 2408.11743, Marlin), so 64 weights per SM and clock. This time adds to the products of a tile. It is an
+// et al., arXiv 2408.11743, Marlin), so widened_per_clock weights per SM. This time adds to the products of a tile. It is an
 // estimate: no open table of such kernels was available. Tiles have 16 to 64 rows, as in Marlin, and up to 128 on
 // Hopper, as in Machete.
 #pragma once
@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/data_type.h"
+#include "gpu/architecture.h"
 #include "gpu/kernels/kernel_time.h"
 
 namespace railyard::gpu {
@@ -65,7 +66,7 @@ struct GemmShape {
   std::uint32_t weight_copies = 0;
   bool accumulate = false;  ///< C is read, and the product added to it
   GemmLibrary gemm_library = GemmLibrary::cublas;
-  /// A benchmark wrote over all of L2 before (a flush). A third of what the kernel then displaces is dirty and goes to
+  /// A benchmark wrote over all of L2 before (a flush). A share (dirty_l2_ratio) of what the kernel then displaces is dirty and goes to
   /// HBM: fitted to the rows of the H800 with up to 128 rows (alibaba/InferSim bench_data/gemm).
   bool l2_flushed = false;
   bool steady = false;         ///< the GPU has been at its power limit for long: eta = sustained from the start

@@ -12,15 +12,10 @@ namespace {
 constexpr double kActivationBytes = 2;  // activations stay in 16 bits between kernels of a narrower model
 constexpr double kLogitBytes = 4;       // fp32
 
-/// Instructions of a thread of a kernel with a block for each row, in each pass. Fitted (memory_bound.cpp).
-struct RowInstructions {
-  double per_load, per_element;
-};
-constexpr RowInstructions kNorm{6, 3}, kActivation{22, 3}, kRotary{42, 3}, kSoftmax{6, 7.5};
 constexpr std::uint32_t kMostRotaryThreads = 512;  // vLLM, csrc/pos_encoding_kernels.cu
 
-KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, RowWork work, RowInstructions instructions,
-                    double element_bytes) {
+KernelTime row_time(const GpuDatasheet& gpu, const KernelSpec& spec, RowWork work,
+                    KernelConstants::RowInstructions instructions, double element_bytes) {
   work.rows = spec.tokens;
   work.load_bytes = spec.load_bytes;
   work.instructions = instructions.per_load + instructions.per_element * spec.load_bytes / element_bytes;
@@ -48,7 +43,7 @@ KernelTime rotary_time(const GpuDatasheet& gpu, const KernelSpec& spec, double e
   work.most_threads = kMostRotaryThreads;
   work.bytes = 2 * tokens * heads * head_bytes;
   if (spec.kv_cache) work.cold_bytes = cache;
-  return row_time(gpu, spec, work, kRotary, element_bytes);
+  return row_time(gpu, spec, work, gpu.kernels.row_instructions.rotary, element_bytes);
 }
 
 // Casts run at the rate of memory. The search of a scale reads all elements before, and may be slower than memory.
@@ -76,15 +71,15 @@ KernelTime elementwise_time(const GpuDatasheet& gpu, const KernelSpec& spec) {
       const double result = spec.result_dtype ? bytes_of(*spec.result_dtype) : wide;
       work.passes = 2;
       work.bytes = elements * ((spec.residual ? 3 : 1) * wide + result);
-      return row_time(gpu, spec, work, kNorm, wide);
+      return row_time(gpu, spec, work, gpu.kernels.row_instructions.norm, wide);
     }
     case KernelOp::activation:
       work.bytes = (spec.gated ? 3 : 2) * elements * wide;
-      return row_time(gpu, spec, work, kActivation, wide);
+      return row_time(gpu, spec, work, gpu.kernels.row_instructions.activation, wide);
     case KernelOp::softmax:
       work.passes = 3;
       work.bytes = 2 * elements * wide;
-      return row_time(gpu, spec, work, kSoftmax, wide);
+      return row_time(gpu, spec, work, gpu.kernels.row_instructions.softmax, wide);
     case KernelOp::residual_add: return flat_time(gpu, spec, 3 * elements * wide);
     case KernelOp::embedding: return flat_time(gpu, spec, elements * wide, elements * narrow);
     // One kernel widens the logits; softmax and sampling read them again.

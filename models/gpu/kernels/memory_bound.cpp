@@ -9,21 +9,9 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kCopyOverlap = 1;    // p-norm of copies: L2 and HBM time add up
-constexpr double kWaitOverlap = 2.5;  // p-norm of kernels in which waits overlap with traffic of other threads
-// Rate of a copy in L2, relative to a pure read: 3900 of 5400 GB/s on an A100 (gpu-benches).
-constexpr double kCopyL2Ratio = 0.72;
-// Latency of a read of consecutive addresses, relative to one of random addresses. Fitted to gpu-stream of A100s.
-constexpr double kStreamLatencyRatio = 0.9;
+constexpr double kCopyOverlap = 1;  // p-norm of copies: L2 and HBM time add up
 constexpr double kWarpThreads = 32;
 constexpr std::uint32_t kMostBlocksPerSm = 32;
-// Fitted to activations, norms, softmax and rotary embedding on A100s (Vidur's profile, LLMCompass's calls). Rows of A40 and H100 are
-// kept out of the fit.
-constexpr double kBlockStartNs = 250;
-constexpr double kLoadedLatencyRatio = 1.2;  // relative to an idle read: queues
-constexpr double kL2LatencyRatio = 0.56;     // latency of a hit in L2, relative to a read from memory
-constexpr double kFurtherPassRatio =
-    0.4;  // latency of a further pass over the row, which is in L1, relative to a read from memory
 
 void describe(KernelTime& time, const GpuDatasheet& gpu, double part_of_ctas) {
   const double largest = std::max({time.fixed_seconds, time.hbm_seconds, time.l2_seconds, part_of_ctas});
@@ -40,7 +28,7 @@ KernelTime traffic_time(const GpuDatasheet& gpu, double bytes, double cold_bytes
   time.bytes = missed * bytes + cold_bytes;
   time.fixed_seconds = gpu.kernel.launch_us * kSecondsPerUs;
   time.hbm_seconds = time.bytes / (gpu.hbm.stream_ratio * gpu.hbm.gb_per_s * 1e9);
-  time.l2_seconds = (1 - missed) * bytes / (kCopyL2Ratio * gpu.l2_bytes_per_s());
+  time.l2_seconds = (1 - missed) * bytes / (gpu.kernels.memory_bound.copy_l2_ratio * gpu.l2_bytes_per_s());
   time.l2_bytes = bytes + cold_bytes;
   time.overlap_exponent = kCopyOverlap;
   return time;
@@ -54,8 +42,10 @@ KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_
   time.ctas = gpu.sm.count;
   time.waves = 1;
   if (in_flight_bytes > 0) {
-    time.longest_cta_seconds = time.bytes * kStreamLatencyRatio * gpu.hbm.read_latency_ns * 1e-9 / in_flight_bytes;
-    time.overlap_exponent = kWaitOverlap;
+    const KernelConstants::MemoryBound& constants = gpu.kernels.memory_bound;
+    time.longest_cta_seconds =
+        time.bytes * constants.stream_latency_ratio * gpu.hbm.read_latency_ns * 1e-9 / in_flight_bytes;
+    time.overlap_exponent = constants.wait_overlap_exponent;
   }
   describe(time, gpu, time.longest_cta_seconds);
   return time;
@@ -63,8 +53,9 @@ KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_
 
 KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   if (work.rows == 0 || work.row_bytes <= 0) return KernelTime();
+  const KernelConstants::MemoryBound& constants = gpu.kernels.memory_bound;
   KernelTime time = traffic_time(gpu, work.bytes, work.cold_bytes);
-  time.overlap_exponent = kWaitOverlap;
+  time.overlap_exponent = constants.wait_overlap_exponent;
   const double loads = std::ceil(work.row_bytes / work.load_bytes);
   const double most_threads =
       std::min<double>(work.most_threads, kWarpThreads * std::floor(gpu.sm.threads / kWarpThreads));
@@ -76,14 +67,15 @@ KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work) {
   time.cta.threads = static_cast<std::uint32_t>(threads);
   time.cta.registers_kib = threads * kRegistersPerThread * kRegisterBytes / kBytesPerKib;
   const double from_hbm = time.bytes / time.l2_bytes;
-  const double wait_seconds = gpu.hbm.read_latency_ns * 1e-9 *
-                              (kLoadedLatencyRatio * (kL2LatencyRatio + (1 - kL2LatencyRatio) * from_hbm) +
-                               (work.passes - 1) * kFurtherPassRatio);
+  const double wait_seconds =
+      gpu.hbm.read_latency_ns * 1e-9 *
+      (constants.loaded_latency_ratio * (constants.l2_latency_ratio + (1 - constants.l2_latency_ratio) * from_hbm) +
+       (work.passes - 1) * constants.further_pass_ratio);
   const auto resident =
       std::min<double>(time.ctas_per_sm, static_cast<double>(ceil_div(work.rows, std::uint64_t(gpu.sm.count))));
   const double issue_seconds =
       work.passes * resident * threads * work.instructions / (gpu.sm.fp32_lanes * gpu.clock_hz());
-  time.longest_cta_seconds = kBlockStartNs * 1e-9 + rounds * (wait_seconds + issue_seconds);
+  time.longest_cta_seconds = constants.block_start_ns * 1e-9 + rounds * (wait_seconds + issue_seconds);
   time.waves = static_cast<std::uint32_t>(ceil_div(work.rows, std::uint64_t(gpu.sm.count) * time.ctas_per_sm));
   time.tail_efficiency =
       static_cast<double>(work.rows) / (static_cast<double>(time.waves) * gpu.sm.count * time.ctas_per_sm);

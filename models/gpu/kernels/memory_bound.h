@@ -14,9 +14,9 @@ namespace railyard::gpu {
 struct GpuDatasheet;
 
 /// Kernels in which each thread has its own elements (copies, additions):
-/// T = launch + HBM bytes / (stream_ratio x HBM rate) + L2 bytes / (0.72 x L2 rate).
+/// T = launch + HBM bytes / (stream_ratio x HBM rate) + L2 bytes / (copy_l2_ratio x L2 rate).
 /// @param in_flight_bytes  traffic of all threads per wait for memory, if there are few threads: by Little's law, they reach
-///                         in_flight_bytes / (0.9 x read_latency). A p-norm joins this time and HBM's; 0: enough threads to
+///                         in_flight_bytes / (stream_latency_ratio x read_latency). A p-norm joins this time and HBM's; 0: enough threads to
 ///                         hide the latency
 KernelTime memory_bound_time(const GpuDatasheet& gpu, double bytes, double cold_bytes = 0, double in_flight_bytes = 0);
 
@@ -33,10 +33,11 @@ struct RowWork {
   double bytes = 0, cold_bytes = 0;
 };
 
-/// The p-norm (2.5) of HBM time, L2 time and waves of blocks. A block takes 250 ns + loads of a thread x (wait + issue):
-/// wait  = read_latency x (1.2 x (0.56 + 0.44 x share of the bytes from HBM) + 0.4 x (passes - 1))
+/// The p-norm of HBM time, L2 time and waves of blocks. A block takes block_start + loads of a thread x (wait + issue):
+/// wait  = read_latency x (loaded_latency x (l2_latency + (1 - l2_latency) x share of the bytes from HBM)
+///                         + further_pass x (passes - 1))
 /// issue = passes x threads on the SM x instructions / (fp32_lanes x clock), because the threads share the lanes.
-/// Constants: fitted, see memory_bound.cpp.
+/// Constants: KernelConstants::MemoryBound.
 KernelTime row_kernel_time(const GpuDatasheet& gpu, const RowWork& work);
 
 }  // namespace railyard::gpu

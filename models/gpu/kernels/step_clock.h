@@ -6,15 +6,15 @@
 //
 // Another power limit changes the clock. Two H100 drew 120 of 700 W without load. What a layer in bf16 drew beyond that
 // rose with clock^2.0, between 1425 and 1677 MHz (scripts/measure_step_clock.py; docs/training.md has the figures). The
-// share of power_w without load, and the exponent, are taken for all GPUs.
+// share of power_w without load (KernelConstants::StepPower, as the other shares), and the exponent, are taken for all GPUs.
 //
 // The limit holds for the mean power over some tenths of a second. While the SMs wait for a collective of a layer, the GPU
-// draws less, and the kernels between the waits get what is left: (limit - w x kPowerOfWaits) / (1 - w), if the layer
+// draws less, and the kernels between the waits get what is left: (limit - w x waits_ratio) / (1 - w), if the layer
 // waits a share w of the time. Five series on three H100, with w of 0.1, 0.2 and 0.3, had 1.03, 1.08 and 1.13 times the
 // clock without waits (means); by the rule it is 1.04, 1.09 and 1.15. The clock of bursts, burst_efficiency_ratio, is
 // the most.
 //
-// Collectives beside products draw power, too: kPowerOfTransfers while they run. Where no clock of a step is known
+// Collectives beside products draw power, too: transfers_ratio while they run. Where no clock of a step is known
 // (step_clock_ratio 1), nothing says that power is short, and the clock stays.
 #pragma once
 
@@ -22,13 +22,8 @@ namespace railyard::gpu {
 
 struct GpuDatasheet;
 
-constexpr double kPowerWithoutLoad = 0.17;  ///< as a share of power_w
-constexpr double kLeastPowerLimit =
-    0.25;  ///< the same; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100
-constexpr double kPowerOfWaits =
-    0.38;  ///< the same; fits three of these series. An H100 draws 0.32 if thread blocks copy 370 GB/s, as rings do
-constexpr double kPowerOfTransfers =
-    0.11;  ///< the same; an H100 draws 223 W if 8 thread blocks copy 369 GB/s, and 147 W if they poll
+/// Of power_w; nvidia-smi accepts 100 of 400 W on an A100, 200 of 700 W on an H100.
+constexpr double kLeastPowerLimit = 0.25;
 
 /// Collectives of layers, as shares of the time of kernels and waits.
 struct LayerTraffic {

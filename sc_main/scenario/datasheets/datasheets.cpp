@@ -1,19 +1,16 @@
 #include "sc_main/scenario/datasheets/datasheets.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
-#include "sc_main/scenario/datasheets/embedded.h"
+#include "gpu/kernels/device_terms.h"
 #include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/datasheets/gpu_record.h"
+#include "sc_main/scenario/datasheets/kernel_record.h"
 #include "sc_main/scenario/datasheets/machine_records.h"
+#include "sc_main/scenario/datasheets/sheet_file.h"
 #include "sc_main/scenario/datasheets/software_record.h"
 #include "sc_main/scenario/table/lists.h"
 #include "sc_main/scenario/table/tree.h"
@@ -26,182 +23,9 @@ using gpu::GpuDatasheet;
 
 namespace {
 
-struct Sheet {
-  std::string file;
-  NodePtr root;
-};
-
-constexpr std::size_t kLongestDatasheet = 1u << 20;
 /// Cards, NVIDIA's modules by socket, AMD's modules, and GPUs on one board with their CPU.
 constexpr std::array<const char*, 8> kGpuForms{"pcie", "sxm2", "sxm4",         "sxm5",
                                                "sxm6", "oam",  "grace_hopper", "grace_blackwell"};
-
-Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
-  const std::string& name = which.name;
-  if (is_file_name(name)) return {name, parse_yaml(read_file(name, which.origin, which.key, kLongestDatasheet), name)};
-  for (std::size_t i = 0; i < kEmbeddedFileCount; ++i) {
-    if (folder + "/" + name == kEmbeddedFiles[i].path) {
-      const std::string path = "platforms/datasheets/" + folder + "/" + name + ".yaml";
-      return {path, parse_yaml(kEmbeddedFiles[i].text, path)};
-    }
-  }
-  const std::vector<std::string> shipped = shipped_datasheets(folder);
-  const std::string near = nearest(name, shipped);
-  throw InputError(which.origin, which.key + ": no datasheet " + in_quotes(name) + "; shipped: " + joined(shipped) +
-                                     "; or a path to a .yaml file" +
-                                     (near.empty() ? "" : " (did you mean '" + near + "'?)"));
-}
-
-/// Removes `source:`, which every datasheet must have, and reads the rest.
-template <class T>
-std::string read_sheet(const Sheet& sheet, const Record<T>& record, T& into) {
-  if (sheet.root->kind != Node::Kind::mapping) {
-    throw InputError(sheet.root->origin, "expected a mapping, got " + sheet.root->described());
-  }
-  auto rest = std::make_shared<Node>(*sheet.root);
-  const Entry* source = sheet.root->find("source");
-  if (!source) throw InputError(sheet.root->origin, "source: is required; where the values come from");
-  const std::string text = read_text({}, *source->value, "source");
-  rest->entries.erase(
-      std::find_if(rest->entries.begin(), rest->entries.end(), [](const Entry& e) { return e.key == "source"; }));
-  record.read(into, *rest, "");
-  return text;
-}
-
-/// Adds inherited fields that `sheet` omits.
-NodePtr with_inherited(const Fields& fields, const NodePtr& sheet, const Node& family) {
-  if (sheet->kind != Node::Kind::mapping || family.kind != Node::Kind::mapping) return sheet;
-  auto whole = std::make_shared<Node>(*sheet);
-  for (const Field& field : fields) {
-    const Entry* const theirs = family.find(field.key);
-    const auto own =
-        std::find_if(whole->entries.begin(), whole->entries.end(), [&](const Entry& e) { return e.key == field.key; });
-    const bool is_missing = own == whole->entries.end();
-    if (!theirs) continue;
-    if (field.is_inherited) {
-      if (is_missing) whole->entries.push_back(*theirs);
-    } else if (field.kind == Field::Kind::mapping) {
-      Node empty;
-      empty.kind = Node::Kind::mapping;
-      empty.origin = sheet->origin;
-      const NodePtr filled =
-          with_inherited(*field.members, is_missing ? std::make_shared<const Node>(empty) : own->value, *theirs->value);
-      if (!is_missing)
-        own->value = filled;
-      else if (!filled->entries.empty())
-        whole->entries.push_back({field.key, sheet->origin, filled});
-    }
-  }
-  return whole;
-}
-
-/// The value of a key of a section, or nullptr.
-const Node* value_of(const Node& sheet, const std::string& section, const std::string& key) {
-  const Entry* const entry = sheet.kind == Node::Kind::mapping ? sheet.find(section) : nullptr;
-  const Entry* const value = entry && entry->value->kind == Node::Kind::mapping ? entry->value->find(key) : nullptr;
-  return value ? value->value.get() : nullptr;
-}
-
-/// A number of a section; 0 if there is none.
-double number_at(const Node& sheet, const std::string& section, const std::string& key) {
-  const Node* const value = value_of(sheet, section, key);
-  return value && value->kind == Node::Kind::scalar ? std::strtod(value->text.c_str(), nullptr) : 0;
-}
-
-/// Power per tensor FLOP of the peak, times the root of the FLOP per clock. The energy of a FLOP falls with the root of
-/// an SM's tensor rate: the operands of a larger unit are used more often.
-double power_headroom(const Node& sheet) {
-  const Entry* const sm = sheet.find("sm");
-  const double rate = sm ? number_at(*sm->value, "flop_per_clock", "fp16") : 0;
-  const double peak = rate * number_at(sheet, "sm", "count") * number_at(sheet, "sm", "clock_mhz");
-  return peak > 0 ? number_at(sheet, "sm", "power_w") * std::sqrt(rate) / peak : 0;
-}
-
-std::string architecture_of(const Node& sheet) {
-  const Entry* const entry = sheet.find("architecture");
-  return entry ? entry->value->text : std::string();
-}
-
-/// Gives a key another value, unless the GPU has one of its own. @pre the key is in the section
-void replace(Node& sheet, const Node& own, const std::string& section, const std::string& key, double value) {
-  if (value_of(own, section, key) || !value_of(sheet, section, key)) return;
-  const auto with = [](const Node& mapping, const std::string& name, NodePtr changed) {
-    auto copy = std::make_shared<Node>(mapping);
-    for (Entry& entry : copy->entries)
-      if (entry.key == name) entry.value = std::move(changed);
-    return copy;
-  };
-  auto number = std::make_shared<Node>(*value_of(sheet, section, key));
-  number->text = fmt::format("{}", value);
-  sheet = *with(sheet, section, with(*sheet.find(section)->value, key, std::move(number)));
-}
-
-/// The efficiency of tensor cores under the power limit, for a family of another architecture: that of the family
-/// times the ratio of headrooms, where the GPU has no efficiency of its own. (A family whose bursts are not throttled
-/// has the headroom for its bursts.) In a burst, kBurstLoss of the loss by the power limit has set in already. See the
-/// family rule in docs/calibration.md.
-void set_power_limit(Node& sheet, const Node& own, const Node& family) {
-  constexpr double kMost = 0.98, kBurstLoss = 0.4, kThrottleUs = 1000;
-  const double headroom = power_headroom(own), theirs = power_headroom(family);
-  if (headroom <= 0 || theirs <= 0 || architecture_of(own) == architecture_of(family)) return;
-  const bool throttles = number_at(family, "sm", "throttle_us") > 0;
-  const auto limited = [&](const std::string& key) {
-    return std::min(kMost, number_at(family, "sm", key) * headroom / theirs);
-  };
-  const double sustained = limited(throttles ? "sustained_efficiency_ratio" : "burst_efficiency_ratio");
-  replace(sheet, own, "sm", "low_precision_sustained_ratio", limited("low_precision_sustained_ratio"));
-  if (value_of(own, "sm", "sustained_efficiency_ratio")) return;
-  replace(sheet, own, "sm", "sustained_efficiency_ratio", sustained);
-  replace(sheet, own, "sm", "burst_efficiency_ratio", 1 - kBurstLoss * (1 - sustained));
-  if (!throttles) replace(sheet, own, "sm", "throttle_us", kThrottleUs);
-}
-
-/// Times in which SMs execute instructions follow their clock, and so do rates that such times limit. Kernels of
-/// collectives draw little power and run at the highest clock, if both GPUs name it. See the family rule in
-/// docs/calibration.md.
-void set_by_clock(Node& sheet, const Node& own, const Node& family) {
-  constexpr std::array<const char*, 2> kKernelTimes = {"gemm_fixed_us", "decode_attention_fixed_us"};
-  constexpr std::array<const char*, 13> kCollectiveTimes = {
-      "launch_us",       "wide_launch_us",  "graph_launch_us", "p2p_launch_us",  "ll_step_ns",
-      "ll_wide_step_ns", "ll_line_ns",      "ll128_step_ns",   "simple_step_ns", "nvls_step_ns",
-      "custom_step_ns",  "custom_fence_ns", "custom_pull_ns"};
-  constexpr std::array<const char*, 6> kCollectiveRates = {"ll128_gb_per_s", "simple_gb_per_s",   "p2p_gb_per_s",
-                                                           "nvls_gb_per_s",  "p2p_copy_gb_per_s", "custom_gb_per_s"};
-  const double clock = number_at(own, "sm", "clock_mhz"), theirs = number_at(family, "sm", "clock_mhz");
-  if (clock <= 0 || theirs <= 0) return;
-  const auto scale = [&](const std::string& section, const std::string& key, double factor) {
-    replace(sheet, own, section, key, number_at(family, section, key) * factor);
-  };
-  const double boost = number_at(own, "sm", "boost_mhz"), their_boost = number_at(family, "sm", "boost_mhz");
-  const bool known = boost > 0 && their_boost > 0;
-  const double highest = known ? boost : clock, their_highest = known ? their_boost : theirs;
-  for (const char* key : kKernelTimes) scale("kernel", key, theirs / clock);
-  for (const char* key : kCollectiveTimes) scale("collective", key, their_highest / highest);
-  for (const char* key : kCollectiveRates) scale("collective", key, highest / their_highest);
-}
-
-/// A GPU's datasheet with the constants of its family; a family can belong to another family.
-Sheet open_gpu(const DatasheetName& which, const Fields& fields, std::uint32_t followers = 0) {
-  constexpr std::uint32_t kMostFollowers = 8;
-  if (followers > kMostFollowers)
-    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) +
-                                       " datasheets in a chain of 'family' keys, or a cycle");
-  Sheet sheet = open_sheet("gpus", which);
-  const Entry* const family = sheet.root->find("family");
-  if (!family) return sheet;
-  DatasheetName base_name{read_text({}, *family->value, "family"), "family", family->value->origin};
-  if (is_file_name(base_name.name))
-    base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
-  const Sheet base = open_gpu(base_name, fields, followers + 1);
-  const NodePtr own = sheet.root;
-  const auto whole = std::make_shared<Node>(*with_inherited(fields, own, *base.root));
-  if (own->kind == Node::Kind::mapping && base.root->kind == Node::Kind::mapping) {
-    set_power_limit(*whole, *own, *base.root);
-    set_by_clock(*whole, *own, *base.root);
-  }
-  sheet.root = whole;
-  return sheet;
-}
 
 std::string name_of(const DatasheetName& which) {
   return is_file_name(which.name) ? std::filesystem::path(which.name).stem().string() : which.name;
@@ -215,23 +39,32 @@ T load_named(const std::string& folder, const DatasheetName& which, const Record
   return sheet;
 }
 
-/// An engine's datasheet with all that it takes from its base. `source` is its own.
-Sheet open_with_base(const DatasheetName& which, std::uint32_t followers = 0) {
-  constexpr std::uint32_t kMostFollowers = 8;
-  if (followers > kMostFollowers)
-    throw InputError(which.origin, which.key + ": more than " + std::to_string(kMostFollowers) +
-                                       " datasheets in a chain of 'base' keys, or a cycle");
-  Sheet sheet = open_sheet("engines", which);
-  const Entry* const named = sheet.root->find("base");
-  if (!named || !sheet.root->find("source")) return sheet;
-  DatasheetName base_name{read_text({}, *named->value, "base"), "base", named->value->origin};
-  if (is_file_name(base_name.name))
-    base_name.name = (std::filesystem::path(sheet.file).parent_path() / base_name.name).string();
-  auto own = std::make_shared<Node>(*sheet.root);
-  own->entries.erase(
-      std::find_if(own->entries.begin(), own->entries.end(), [](const Entry& e) { return e.key == "base"; }));
-  sheet.root = joined(own, open_with_base(base_name, followers + 1).root);
-  return sheet;
+/// A library without an attention kernel of its own runs that of FlashAttention.
+NodePtr with_all_libraries(const NodePtr& sheet) {
+  auto whole = std::make_shared<Node>(*sheet);
+  const std::pair<const char*, std::vector<const char*>> sections[] = {{"prefill", {"trtllm", "cudnn"}},
+                                                                       {"decode", {"xqa", "masked", "cudnn"}}};
+  for (Entry& entry : whole->entries)
+    for (const auto& [section, libraries] : sections) {
+      const Entry* const flash = entry.key == section ? entry.value->find("flash") : nullptr;
+      for (const char* const library : libraries)
+        if (flash && !entry.value->find(library))
+          entry.value = joined(entry.value, mapping(flash->origin, {{library, flash->value}}));
+    }
+  return whole;
+}
+
+/// The sheet of a GPU's kernels, if its datasheet names none.
+std::string default_kernels(const GpuDatasheet& gpu) {
+  return small_shared_memory(gpu) ? gpu::kCardKernels : facts_of(gpu.architecture).kernels;
+}
+
+gpu::KernelConstants load_kernels(const DatasheetName& which) {
+  Sheet sheet = open_with_base("kernels", which);
+  if (sheet.root->kind == Node::Kind::mapping) sheet.root = with_all_libraries(sheet.root);
+  gpu::KernelConstants kernels;
+  read_sheet(sheet, kernel_record(), kernels);
+  return kernels;
 }
 
 template <class T>
@@ -240,17 +73,6 @@ void load_protocol(const std::string& name, const Record<T>& record, T& into) {
 }
 
 }  // namespace
-
-std::vector<std::string> shipped_datasheets(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::string prefix = folder + "/";
-  for (std::size_t i = 0; i < kEmbeddedFileCount; ++i) {
-    const std::string path = kEmbeddedFiles[i].path;
-    if (path.compare(0, prefix.size(), prefix) == 0) names.push_back(path.substr(prefix.size()));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 GpuDatasheet load_gpu(const DatasheetName& which) {
   Record<GpuDatasheet> record = gpu_record();
@@ -265,6 +87,18 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
             "source of the fitted constants")
       .is_required = !is_follower;
   record.add("family", &GpuDatasheet::family, "the device from which the fitted constants are taken");
+  std::optional<DatasheetName> kernels;
+  record.custom(
+      "kernels",
+      "constants of its kernels: a sheet of the folder kernels, or a path; without it, those of the architecture",
+      "text",
+      [] {
+        return nlohmann::json{{"type", "string"}};
+      },
+      [&](GpuDatasheet&, const Node& node, const std::string& path) {
+        read_text({}, node, path);
+        kernels = named_in(whole, *whole.root->find("kernels"));
+      });
   record.custom(
       "form", "form factor; without it, the GPU fits every board", "word",
       [] {
@@ -276,6 +110,7 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
         read_choice(field, node, path);
       });
   sheet.source = read_sheet(whole, record, sheet);
+  sheet.kernels = load_kernels(kernels.value_or(DatasheetName{default_kernels(sheet), which.key, which.origin}));
   sheet.name = std::filesystem::path(which.name).stem().string();
   return sheet;
 }
@@ -322,7 +157,7 @@ PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which) {
 }
 
 EngineSheet load_engine(const DatasheetName& which) {
-  const Sheet whole = open_with_base(which);
+  const Sheet whole = open_with_base("engines", which);
   EngineSheet engine;
   read_sheet(whole, engine_record(), engine);
   engine.name = name_of(which);
@@ -399,6 +234,11 @@ const Fields& override_fields() {
       std::vector<void*> gpus;
       for (GroupSpec& group : static_cast<MachineSpec*>(record)->groups) gpus.push_back(&group.gpu);
       return gpus;
+    });
+    r.mapping("kernels", kernel_record().fields(), "kernels of every group's GPU", [](void* record) {
+      std::vector<void*> kernels;
+      for (GroupSpec& group : static_cast<MachineSpec*>(record)->groups) kernels.push_back(&group.gpu.kernels);
+      return kernels;
     });
     // A link to a GPU exists once per group, because groups can have different GPUs.
     const auto of_each_group = [](LinkDatasheet MachineSpec::*all, LinkDatasheet GroupSpec::*one) {
