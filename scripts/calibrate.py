@@ -2,6 +2,7 @@
 """Fits a GPU datasheet's constants to measured kernels.
 
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
+  scripts/calibrate.py fit validation/attention.csv --kernels hopper --out my-hopper.yaml
   scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --steps 'dgxc-benchmarking.*llama3.1 8b.*bf16'
   scripts/calibrate.py report docs/calibration.md
   scripts/calibrate.py left-out docs/validation.md
@@ -10,6 +11,8 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a
           shipped datasheet or a file. Some shapes are held out to test the fit. --out is the new datasheet. Use it in a scenario:
           machine: {groups: {node: {gpu: my-h100.yaml}}}.
+          With --kernels instead of --datasheet, the constants of attention kernels are fitted, to the rows of all GPUs that run them. A
+          GPU's datasheet names the new sheet: kernels: my-hopper.yaml.
 step-clock  Fits sm.step_clock_ratio, the clock in a whole training step, to published steps: those whose source, model and number format
           match --steps. Prints the errors of these and of all other steps on this GPU.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
@@ -29,7 +32,7 @@ from lib.command_line import BAD_INPUT, ROOT, Parser, reason_of
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
 try:
-    from calibration import fit, left_out, report, step_clock
+    from calibration import fit, kernels, left_out, report, step_clock
     from calibration.datasheet import SHEETS, Datasheet
     from calibration.evaluate import EvaluationError
     from validation import rows
@@ -56,12 +59,16 @@ def pattern(text: str) -> str:
     return text
 
 
-def sheet_path(text: str) -> pathlib.Path:
-    for path in (SHEETS / f"{text}.yaml", pathlib.Path(text)):
+def sheet_path(text: str, folder: pathlib.Path = SHEETS) -> pathlib.Path:
+    for path in (folder / f"{text}.yaml", pathlib.Path(text)):
         if path.is_file():
             return path
-    shipped = ", ".join(sorted(path.stem for path in SHEETS.glob("*.yaml")))
+    shipped = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
     raise argparse.ArgumentTypeError(f"'{text}' is neither a file nor one of {shipped}")
+
+
+def kernels_path(text: str) -> pathlib.Path:
+    return sheet_path(text, kernels.SHEETS)
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -69,7 +76,10 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     one = commands.add_parser("fit", help="fit a datasheet to measured rows")
     one.add_argument("rows", nargs="+", metavar="ROWS.csv", help="tables of measured rows")
-    one.add_argument("--datasheet", required=True, type=sheet_path, metavar="NAME|FILE", help="datasheet with the initial constants")
+    start = one.add_mutually_exclusive_group(required=True)
+    start.add_argument("--datasheet", type=sheet_path, metavar="NAME|FILE", help="datasheet of a GPU with the initial constants")
+    start.add_argument("--kernels", type=kernels_path, metavar="NAME|FILE",
+                       help="sheet of kernels with the initial constants; a file stands for the shipped sheet that it names as its base")
     one.add_argument("--system", default=".*", type=pattern, metavar="REGEX", help="use only rows of matching systems (default: all)")
     one.add_argument("--out", required=True, type=pathlib.Path, metavar="FILE", help="file for the fitted datasheet")
     one.add_argument("--keep-out", default=0.4, type=ratio, metavar="RATIO", help="share of shapes held out for the test (default 0.4)")
@@ -89,7 +99,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def with_provenance(text: str, lines: list[str]) -> str:
     """The datasheet with a new head comment that tells to which rows its constants were fitted."""
-    head, body = re.split(r"(?m)^(?=architecture:)", text, maxsplit=1)
+    head, body = re.split(r"(?m)^(?=[a-z])", text, maxsplit=1)
     head = re.sub(rf"(?m)^{re.escape(PROVENANCE)}(.*\n)(#   .*\n)*", "", head)
     body = re.sub(r"(?m)^calibration:.*\n", "", body)
     body = re.sub(r"(?m)^(architecture:.*\n)", r"\1calibration: measured\n", body)
@@ -98,8 +108,13 @@ def with_provenance(text: str, lines: list[str]) -> str:
 
 def run_fit(options: argparse.Namespace) -> None:
     table = [row for file in options.rows for row in rows.read(file)]
-    sheet = Datasheet(options.datasheet)
-    fits = fit.fit(sheet, table, options.system, options.keep_out, options.seed, options.bin)
+    split = (options.system, options.keep_out, options.seed, options.bin)
+    if options.kernels:
+        sheet = kernels.KernelSheet(options.kernels)
+        fits = kernels.fit(sheet, table, *split)
+    else:
+        sheet = Datasheet(options.datasheet)
+        fits = fit.fit(sheet, table, *split)
     if not fits:
         raise rows.InputError(f"calibrate.py: error: {', '.join(options.rows)}: no {fit.LEAST_ROWS} rows of matrix products or attention "
                               f"with a time, of a system that matches '{options.system}'")

@@ -27,15 +27,19 @@ class Evaluator:
         self.executable = executables / PLATFORM
         self.directory = directory
 
+    def write_variant(self, number: int, constants: dict) -> pathlib.Path:
+        """Writes the GPU's datasheet with other constants, by dotted key."""
+        sheet = self.datasheet.copy(self.directory / f"variant{number}.yaml")
+        for key, value in constants.items():
+            sheet.set(key, value)
+        sheet.write()
+        return sheet.path
+
     def times(self, variants: list[dict]) -> numpy.ndarray:
         """Seconds of every kernel (columns) with each variant's constants, by dotted key (rows)."""
         groups = {}
         for number, constants in enumerate(variants):
-            sheet = self.datasheet.copy(self.directory / f"variant{number}.yaml")
-            for key, value in constants.items():
-                sheet.set(key, value)
-            sheet.write()
-            groups[f"variant{number}x"] = {"servers": 1, "gpu": sheet.path.name}
+            groups[f"variant{number}x"] = {"servers": 1, "gpu": self.write_variant(number, constants).name}
         scenario = {"schema_version": 1, "platform": PLATFORM, "machine": {"groups": groups},
                     "workload": {"kind": "kernel", "kernels": self.kernels}}
         (self.directory / "scenario.yaml").write_text(json.dumps(scenario), encoding="utf-8")

@@ -141,18 +141,20 @@ def fit_group(group: str, sheet: Datasheet, pairs: list, executables: pathlib.Pa
     """The constants of the group with the smallest error over the rows."""
     with tempfile.TemporaryDirectory() as directory:
         evaluations = collectives.EVALUATIONS if group in collectives.GROUPS else EVALUATIONS
-        return _least(sheet, constants_of(group, sheet, pairs), errors_of(group, sheet, pairs, executables, pathlib.Path(directory)),
-                      evaluations)
+        return least(constants_of(group, sheet, pairs), lambda key, value: limits(key, value, sheet),
+                     errors_of(group, sheet, pairs, executables, pathlib.Path(directory)), evaluations)
 
 
-def _least(sheet: Datasheet, start: dict, errors_with: Callable[[list[dict]], numpy.ndarray], evaluations: int) -> dict:
+def least(start: dict, limits_of: Callable[[str, float], tuple[float, float]], errors_with: Callable[[list[dict]], numpy.ndarray],
+          evaluations: int) -> dict:
+    """The constants with the smallest mean absolute error; those without influence are left out."""
     changed = [start, *({**start, key: value * numpy.exp(STEP)} for key, value in start.items())]
     values = errors_with(changed)
     keys = [key for key, row in zip(start, values[1:]) if numpy.any(row != values[0])]
     if not keys:
         return {}
     x0 = numpy.log([start[key] for key in keys])
-    bounds = numpy.log([limits(key, start[key], sheet) for key in keys])
+    bounds = numpy.log([limits_of(key, start[key]) for key in keys])
     low, high = bounds[:, 0], bounds[:, 1] + 1e-9
 
     def errors(points):

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
-from calibration import collectives, fit, left_out  # noqa: E402
+from calibration import collectives, fit, kernels, left_out  # noqa: E402
 from calibration.datasheet import CONSTANTS, Datasheet  # noqa: E402
 from calibration.evaluate import Evaluator, Table  # noqa: E402
 from lib import run_files  # noqa: E402
@@ -39,12 +39,12 @@ def decode_rows():
                 yield batch, length, kv_heads
 
 
-def write_table(path, seconds):
+def write_table(path, seconds, system="lab"):
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for number, ((batch, length, kv_heads), value) in enumerate(zip(decode_rows(), seconds)):
-            writer.writerow((f"T-{number}", "3-compute", "lab", "decode", "bf16", batch, 1, length, 8, kv_heads, 128, "torch", "time",
+            writer.writerow((f"T-{number}", "3-compute", system, "decode", "bf16", batch, 1, length, 8, kv_heads, 128, "torch", "time",
                              value * 1e6, "us"))
 
 
@@ -128,6 +128,43 @@ def test_fit_finds_known_constants_again(tmp_path):
     pairs = fit.measured(rows.read(str(tmp_path / "rows.csv")), "lab", "H100-SXM5-80GB")["attention decode"]
     assert fit.mean_error("attention decode", start, pairs, BIN) > 0.1
     assert fit.mean_error("attention decode", fitted, pairs, BIN) < 0.02
+
+
+@needs_executable
+def test_fit_finds_the_constants_of_kernels_again(tmp_path):
+    """Rows of a GPU with the shipped sheet of its kernels; the fit starts elsewhere."""
+    table = [{"op": "attention_decode", "batch": batch, "context_tokens": length - 1, "heads": 8, "kv_heads": kv_heads, "head_dim": 128,
+              "dtype": "bf16"} for batch, length, kv_heads in decode_rows()]
+    seconds = Evaluator(Datasheet(SHEETS / "H100-SXM5-80GB.yaml"), table, BIN, tmp_path).times([{}])[0]
+    write_table(tmp_path / "rows.csv", seconds, "h100_sxm")
+    shipped = kernels.KernelSheet(kernels.SHEETS / "hopper.yaml")
+    start = shipped.copy(tmp_path / "start.yaml")
+    moved = {"decode.flash.read_ratio": 0.7, "decode.flash.block_us": 5, "decode.flash.fixed_ratio": 1.3}
+    for key, value in moved.items():
+        start.set(key, value)
+    found, = kernels.fit(start, rows.read(str(tmp_path / "rows.csv")), ".*", 0, 1, BIN, evaluations=1)
+    assert (found.group, found.rows, found.kept) == ("decode, flash", len(table), 0)
+    assert found.before > 0.1 and found.after < 0.002
+    for key in moved:
+        assert start.get(key) == pytest.approx(shipped.get(key), rel=0.05), key
+
+
+def test_every_gpu_has_a_sheet_of_kernels():
+    sheets = {path.stem: kernels.sheet_of(path.stem) for path in SHEETS.glob("*.yaml")}
+    assert set(sheets.values()) == {"warp", "hopper", "blackwell"}
+    assert {sheets["V100-SXM2-32GB"], sheets["L40S"], sheets["RTX-5090"], sheets["MI300X"]} == {"warp"}
+    assert sheets["GH200-96GB"] == "hopper" and sheets["GB300-278GB"] == "blackwell"
+
+
+def test_a_sheet_of_kernels_is_edited_in_place(tmp_path):
+    sheet = kernels.KernelSheet(kernels.SHEETS / "hopper.yaml").copy(tmp_path / "own.yaml")
+    lines = sheet.text.splitlines()
+    sheet.set("decode.masked.block_us", 0.70004)
+    assert [b for a, b in zip(lines, sheet.text.splitlines(), strict=True) if a != b] == ["    block_us: 0.7"]
+    assert sheet.constants_of("decode", sheet.kernels_of("decode", "cudnn")).keys() == {f"decode.cudnn.{name}" for name in kernels.FITTED["decode"]} - {"decode.cudnn.block_us"}
+    with pytest.raises(run_files.Error, match=r"own.yaml: base: names no shipped sheet; accepted: [^\n]*hopper"):
+        sheet.stands_for = "hooper"
+        kernels.shipped_name(sheet)
 
 
 def test_kept_out_shapes_are_whole_and_repeatable():
