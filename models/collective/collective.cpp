@@ -103,9 +103,12 @@ bool Collective::reuse() {
   reuse_->begin(*this);
   // If a member has not entered yet, the key of the recording is not known.
   if (!all_entered() || reuse_->quiet_from() > now) return false;
+  const Time alone_until = reuse_->alone_until();
+  if (alone_until <= now) return false;
   if (const KnownRecording* known = reuse_->find(recording_key())) {
     const Recording* const recording = known->recording.get();
-    if (!recording->apart || reuse_->followed(*recording, now)) return false;
+    if (!recording->apart || alone_until < now + recording->quiet_after || reuse_->followed(*recording, now))
+      return false;
     for (const auto& [after, member] : recording->done)
       fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
     if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(recording->memory, known->memories);

@@ -1,6 +1,7 @@
 #include "collective/reuse.h"
 
 #include <algorithm>
+#include <set>
 
 namespace railyard::collective {
 
@@ -37,10 +38,11 @@ void put_in_order(std::vector<transport::MemoryRecording::Step>& steps) {
 }  // namespace
 
 ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-                       std::shared_ptr<SharedRecordings> shared)
+                       std::vector<transport::Horizon*> others, std::shared_ptr<SharedRecordings> shared)
     : fabric_(fabric),
       members_(group.groups.front()->members),
       ports_(footprint.ports),
+      others_(std::move(others)),
       least_launch_(group.least_launch),
       shared_(std::move(shared)) {
   for (const Group* each : group.groups)
@@ -56,6 +58,18 @@ Time ReuseTable::quiet_from() const {
   Time from;
   for (const transport::LinkEnd& port : ports_) from = later(from, fabric_.quiet_from(port));
   return from;
+}
+
+Time ReuseTable::alone_until() const {
+  Time until = Time::max();
+  for (transport::Horizon* other : others_) until = sooner(until, other->from());
+  return until;
+}
+
+std::uint64_t ReuseTable::sends_of_others() const {
+  std::uint64_t sends = 0;
+  for (const transport::Horizon* other : others_) sends += other->sends();
+  return sends;
 }
 
 bool ReuseTable::crosses(const std::vector<transport::LinkEnd>& links) const {
@@ -148,6 +162,7 @@ void ReuseTable::begin(const Collective& collective) {
 
 void ReuseTable::keeps(Collective& collective, Recording& recording, Time now) {
   kept_ = &collective;
+  sends_of_others_before_ = sends_of_others();
   requesters_before_ = requesters();
   before_.clear();
   for (transport::PortCounters* counters : counters_) {
@@ -172,12 +187,14 @@ void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Ti
     recording.counters.push_back(difference(*counters_[i], before_[i]));
   stop_recording();
   kept_ = nullptr;
+  if (sends_of_others() != sends_of_others_before_) return;
   if (adopt(key) != nullptr) return;  // another group has recorded it in the meantime
   if (shared_->recordings >= SharedRecordings::kMostRecordings || shared_->steps >= SharedRecordings::kMostSteps)
     return;
   Time first_done = took;
   for (const auto& [after, member] : recording.done) first_done = sooner(first_done, after);
-  recording.apart = since(quiet_from(), now - took) <= first_done + least_launch_;
+  recording.quiet_after = since(quiet_from(), now - took);
+  recording.apart = recording.quiet_after <= first_done + least_launch_;
   for (transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     put_in_order(memory.steps);
     shared_->steps += memory.steps.size();
@@ -215,29 +232,34 @@ std::uint64_t ReuseTable::replay(const Recording& recording, std::uint8_t traffi
   return transactions;
 }
 
-std::vector<std::shared_ptr<ReuseTable>> isolate(
-    const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
-    const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others) {
-  using PortKey = std::pair<const transport::Device*, std::uint32_t>;
-  std::map<PortKey, std::uint32_t> users;
-  constexpr std::uint32_t kOthers = 2;  // as many as two groups
-  for (const auto& [source, destination, traffic_class] : others)
-    for (const transport::Lane& lane : fabric.path(source, destination, traffic_class).lanes)
-      for (const transport::Hop& hop : lane.hops) users[{hop.device, hop.port.value()}] = kOthers;
+std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
+                                                 const std::vector<OtherTraffic>& others) {
+  struct Users {
+    std::uint32_t groups = 0;
+    std::set<transport::Horizon*> others;  ///< null: unknown ones
+  };
+  std::map<std::pair<const transport::Device*, std::uint32_t>, Users> users;  // by port
+  for (const OtherTraffic& other : others)
+    for (const transport::Lane& lane : fabric.path(other.source, other.destination, other.traffic_class).lanes)
+      for (const transport::Hop& hop : lane.hops) users[{hop.device, hop.port.value()}].others.insert(other.horizon);
   std::vector<Footprint> footprints;
   for (const ReuseGroup& group : groups) {
     footprints.push_back(footprint_of(fabric, *group.groups.front(), group.classes));
     if (footprints.back().makeup) footprints.back().makeup->words.push_back(group.least_launch.fs());
-    for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}];
+    for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}].groups;
   }
   std::vector<std::shared_ptr<ReuseTable>> tables;
   std::vector<std::pair<const Makeup*, std::shared_ptr<SharedRecordings>>> shared;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Footprint& own = footprints[g];
-    const bool alone = std::all_of(own.ports.begin(), own.ports.end(), [&](const transport::LinkEnd& port) {
-      return users[{port.device, port.port.value()}] == 1;
-    });
-    if (!alone || own.spread || own.ports.empty()) {
+    std::set<transport::Horizon*> beside;
+    bool alone = true;
+    for (const transport::LinkEnd& port : own.ports) {
+      const Users& all = users[{port.device, port.port.value()}];
+      alone &= all.groups == 1;
+      beside.insert(all.others.begin(), all.others.end());
+    }
+    if (!alone || beside.count(nullptr) != 0 || own.spread || own.ports.empty()) {
       tables.push_back(nullptr);
       continue;
     }
@@ -247,7 +269,8 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(
     if (like == shared.end() && makeup != nullptr)
       like = shared.insert(shared.end(), {makeup, std::make_shared<SharedRecordings>()});
     tables.push_back(std::make_shared<ReuseTable>(
-        fabric, groups[g], own, makeup != nullptr ? like->second : std::make_shared<SharedRecordings>()));
+        fabric, groups[g], own, std::vector<transport::Horizon*>(beside.begin(), beside.end()),
+        makeup != nullptr ? like->second : std::make_shared<SharedRecordings>()));
   }
   return tables;
 }

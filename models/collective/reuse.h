@@ -5,10 +5,12 @@
 // Where the use of links is asked for in the middle of a collective (Fabric::follow_charges), a recording also has
 // when each link was charged. A run gives the same results whether its recordings are replayed or simulated.
 //
-// isolate() proves before the run which groups are alone on their links, from the routes of everything the workload can
-// send. A collective is simulated, not replayed, if a member is late, if its links are not quiet, or if a listener
-// follows one of them at this time; and also if the next collective of the group may begin before all credits have returned, because
-// a replay does not leave those credits behind.
+// isolate() finds before the run which others can send over a group's links, from the routes of everything the workload can
+// send. A group has a table if there are none, or if all of them say from when on they may send (transport/horizon.h). A
+// collective is simulated, not replayed, if a member is late, if its links are not quiet, if one of the others may send before all
+// credits have returned, or if a listener follows one of its links at this time; and also if the next collective of the group
+// may begin before all credits have returned, because a replay does not leave those credits behind. It is not recorded
+// if one of the others sends meanwhile.
 //
 // Groups that are alike (footprint.h) share recordings. One difference between them can remain: ports serve their
 // requesters in turns, by number, and endpoints number requesters in the order of first use. So a group replays a recording
@@ -25,6 +27,7 @@
 #include "collective/collective.h"
 #include "collective/footprint.h"
 #include "transport/device/endpoint.h"
+#include "transport/horizon.h"
 
 namespace railyard::collective {
 
@@ -37,7 +40,8 @@ struct Recording {
   transport::ClassTotals messages;
   std::shared_ptr<transport::MemoryRecording> memory;  ///< of its members
   std::vector<Trail> trails;                           ///< by member; empty where nobody follows causes
-  bool apart = false;  ///< its links are quiet before the group's next collective can begin
+  Time quiet_after;                                    ///< from then on its links are quiet
+  bool apart = false;                                  ///< that is before the group's next collective can begin
 };
 
 class ReuseTable;
@@ -63,19 +67,22 @@ struct KnownRecording {
 
 struct ReuseGroup;
 
-/// The recordings that one group of members can replay, with the group's ports and meters. No other traffic can cross these.
+/// The recordings that one group of members can replay, with the group's ports and meters.
 class ReuseTable {
  public:
   /// @param footprint     of the group, on quiet links
   /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
+  /// @param others        all who can send over these ports besides the group
   /// @param shared        one object for all groups that are alike
   ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-             std::shared_ptr<SharedRecordings> shared);
+             std::vector<transport::Horizon*> others, std::shared_ptr<SharedRecordings> shared);
 
   Time least_launch() const { return least_launch_; }
   /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
   /// is not known yet.
   Time quiet_from() const;
+  /// Until this instant nobody but the group sends over the ports.
+  Time alone_until() const;
   /// Whether one of these links is among the ports.
   bool crosses(const std::vector<transport::LinkEnd>& links) const;
   /// Whether a listener follows one of the ports during this recording. A replay would hide events from it.
@@ -102,6 +109,8 @@ class ReuseTable {
   };
 
   void stop_recording();
+  /// How often the others have begun to send.
+  std::uint64_t sends_of_others() const;
   /// Takes over a recording of another group.
   const KnownRecording* adopt(const RecordingKey& key);
   /// Whether this group's requesters at a source are numbered as the recorder's were, or will be after the collective.
@@ -117,10 +126,12 @@ class ReuseTable {
   std::vector<transport::LinkEnd> ports_;
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   std::vector<Source> sources_;                     ///< empty if the group is like no other group
+  std::vector<transport::Horizon*> others_;
   Time least_launch_;
   std::shared_ptr<SharedRecordings> shared_;
   Collective* kept_ = nullptr;
   // When the recording began:
+  std::uint64_t sends_of_others_before_ = 0;
   std::vector<transport::PortCounters> before_;
   std::vector<std::size_t> requesters_before_;
   std::map<RecordingKey, KnownRecording> recordings_;
@@ -133,12 +144,18 @@ struct ReuseGroup {
   Time least_launch;                  ///< least launch time of all collectives of these groups
 };
 
-/// Makes a table for each group whose links no other traffic can reach; null for all other groups. Two groups that share
-/// a link have none, because nothing proves that their collectives never run at the same time.
+/// Messages of the run that are of none of these groups.
+struct OtherTraffic {
+  transport::Window source = 0, destination = 0;
+  std::uint8_t traffic_class = 0;
+  transport::Horizon* horizon = nullptr;  ///< of who sends them; null: they may be sent at any time
+};
+
+/// Makes a table for each group whose links nobody else can use without saying so before; null for all other groups. Two
+/// groups that share a link have none, because nothing says when the collectives of the other one may run.
 /// @param groups  all groups of the run; they outlive the tables
-/// @param others  (source, destination, class) of all other messages of the run
-std::vector<std::shared_ptr<ReuseTable>> isolate(
-    const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
-    const std::vector<std::tuple<transport::Window, transport::Window, std::uint8_t>>& others);
+/// @param others  all other messages of the run
+std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
+                                                 const std::vector<OtherTraffic>& others);
 
 }  // namespace railyard::collective

@@ -79,8 +79,8 @@ const collective::CollectiveSpec& Communicator::choose_all_to_all(Bytes bytes, c
   return found->second;
 }
 
-void Communicator::allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
-                               transport::Fabric& fabric) {
+void Communicator::allow_reuse(const std::vector<Communicator*>& communicators,
+                               const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric) {
   std::vector<collective::ReuseGroup> groups;
   std::vector<std::vector<Communicator*>> users;
   for (Communicator* c : communicators) {

@@ -54,17 +54,15 @@ class Communicator {
   /// The shortest time between the entry of a member and the start of a collective.
   Time least_launch() { return collective::least_launch(request_, site()); }
 
-  /// A message that is not part of a collective: from, to, class.
-  using OtherTraffic = std::tuple<transport::Window, transport::Window, std::uint8_t>;
-  /// Allows replays of the collectives of communicators whose links no other traffic reaches (collective/reuse.h). If
+  /// Allows replays of the collectives of communicators whose links nobody else uses without saying so before (collective/reuse.h). If
   /// communicators share a link, their collectives are simulated. Exception: communicators of different classes with the
   /// same ranks and stream. A rank's stream runs one job after the other, so their collectives follow each other like
   /// those of one communicator.
   /// @param communicators  all communicators of the run
   /// @param others         all other messages of the run, those of exchanges included
   /// @pre the machine is elaborated
-  static void allow_reuse(const std::vector<Communicator*>& communicators, const std::vector<OtherTraffic>& others,
-                          transport::Fabric& fabric);
+  static void allow_reuse(const std::vector<Communicator*>& communicators,
+                          const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric);
   /// Table of courses that may be replayed; null: every collective is simulated.
   collective::ReuseTable* reuse() const { return reuse_.get(); }
   /// Uses the table of a communicator with the same members in another stream.

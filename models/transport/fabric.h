@@ -7,7 +7,7 @@
 // time, sends messages, and returns the path of a message and its time without contention.
 //
 // Code that builds or observes a fabric uses the same object through assembly.h. Files of this folder include only
-// downwards, in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, quiet_watch.h, fabric.h,
+// downwards, in this order: link/, device/, fluid/ and study/, faults.h and recovery.h, quiet_watch.h and horizon.h, fabric.h,
 // assembly.h, edge/.
 #pragma once
 

@@ -79,3 +79,97 @@ BOOST_AUTO_TEST_CASE(kernels_take_as_long_beside_a_replayed_collective_as_beside
   BOOST_TEST(longer > 1e-6);
   for (const auto& [number, when] : simulated.done) BOOST_TEST(replayed.done.at(number) == when, "job " << number);
 }
+
+namespace {
+
+/// Copies from one GPU to another at instants that are known before.
+class Timetable : public transport::Horizon {
+ public:
+  Timetable(JobBench& bench, std::uint32_t from, std::uint32_t to, const std::vector<std::pair<Time, Bytes>>& copies)
+      : bench_(bench), left_(copies) {
+    for (const auto& [when, bytes] : copies)
+      bench.later_on(when, [this, from = from, to = to, bytes = bytes] {
+        left_.erase(left_.begin());
+        ++sends_;
+        bench_.copy(from, {to}, bytes, kCopy);
+      });
+    bench.when_done = [this](const Job& job) { arrived_ += JobBench::number_of(job) == kCopy ? 1 : 0; };
+  }
+  Time from() override {
+    if (sends_ != arrived_) return bench_.fabric.now();
+    return left_.empty() ? Time::max() : left_.front().first;
+  }
+  std::uint64_t sends() const override { return sends_; }
+
+ private:
+  static constexpr std::uint32_t kCopy = 1000;
+  JobBench& bench_;
+  std::vector<std::pair<Time, Bytes>> left_;
+  std::uint64_t sends_ = 0, arrived_ = 0;
+};
+
+Time collectives_launch() {
+  JobBench bench(tiny_scenario({}, "dgx_h100"), 4);
+  Communicator four(bench.ranks, JobBench::kCompute, collective::CollectiveRequest(), bench.fabric);
+  return four.choose(collective::Operation::all_reduce, 4 << 20).launch;
+}
+
+/// Equal all-reduces of four GPUs, one in each half millisecond, and copies from one of them to a fifth GPU.
+Outcome collectives_beside_copies(const std::vector<std::pair<Time, Bytes>>& copies, bool replay) {
+  JobBench bench(tiny_scenario({}, "dgx_h100"), 5);
+  const std::vector<Rank*> ranks(bench.ranks.begin(), bench.ranks.begin() + 4);
+  Communicator four(ranks, JobBench::kCompute, collective::CollectiveRequest(), bench.fabric);
+  Timetable timetable(bench, 0, 4, copies);
+  if (replay) {
+    Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, nullptr}}, bench.fabric);
+    BOOST_TEST((four.reuse() == nullptr));
+    Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, &timetable}}, bench.fabric);
+    BOOST_TEST_REQUIRE((four.reuse() != nullptr));
+  }
+  for (std::uint32_t k = 0; k < 8; ++k)
+    bench.later_on(Time::us(500 * (k + 1)),
+                   [&, k] { bench.collective(four, four.choose(collective::Operation::all_reduce, 4 << 20), k); });
+  bench.run();
+  Outcome outcome;
+  for (const auto& [number, when] : bench.done) outcome.done[number] = when.fs();
+  for (const transport::Device* device : bench.fabric.devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      const transport::PortCounters& c = device->port(PortId(p)).counters;
+      outcome.moved.insert(outcome.moved.end(), {c.transactions, c.wire_bytes, c.peak_queued_bytes});
+      outcome.busy.push_back(c.busy);
+    }
+  outcome.replayed = bench.fabric.replayed_transactions();
+  return outcome;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_collective_is_replayed_if_nobody_sends_over_its_links_until_they_are_quiet) {
+  const auto replays = [](const std::vector<std::pair<Time, Bytes>>& copies) {
+    const Outcome simulated = collectives_beside_copies(copies, false),
+                  replayed = collectives_beside_copies(copies, true);
+    BOOST_TEST((replayed == simulated));
+    return std::make_pair(replayed.replayed, simulated.done);
+  };
+  const auto [seven, done] = replays({});
+  const std::uint64_t one = seven / 7;  // the first one is recorded
+  BOOST_TEST_REQUIRE(one > 0u);
+  const Time begin = Time::us(1500) + collectives_launch(), end = Time::fs(done.at(2));
+  BOOST_TEST_REQUIRE((begin + Time::us(20) < end));
+  const auto times = [&](const std::vector<std::pair<Time, Bytes>>& copies) { return replays(copies).first / one; };
+  BOOST_TEST(times({{Time::us(1300), 1 << 20}}) == 7u);
+  BOOST_TEST(times({{begin - Time::us(1), 1 << 20}}) == 6u);  // under way
+  BOOST_TEST(times({{begin, 1 << 20}}) == 6u);
+  BOOST_TEST(times({{begin + Time::us(10), 64}}) == 6u);
+  BOOST_TEST(times({{begin + Time::us(10), 64}, {end + Time::us(100), 1 << 20}}) == 6u);
+  BOOST_TEST(times({{end + Time::us(5), 1 << 20}}) == 7u);
+  // From some instant on they are quiet; a femtosecond before it, the collective is simulated.
+  Time quiet = end + Time::us(5), not_yet = begin;
+  while (quiet - not_yet > Time::fs(1)) {
+    const Time between = Time::fs((quiet.fs() + not_yet.fs()) / 2);
+    (times({{between, 1 << 20}}) == 7 ? quiet : not_yet) = between;
+  }
+  BOOST_TEST((quiet > begin + Time::us(20)));
+  // A recording that somebody disturbs is none.
+  BOOST_TEST(times({{begin - Time::us(990), 1 << 20}}) == 6u);
+}

@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 INFERENCE = ["requests", "kv", "scheduler", "engine", "service"]
-TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch"}, {"fabric"}, {"assembly"}, {"edge"}]
+TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch", "horizon"}, {"fabric"}, {"assembly"}, {"edge"}]
 
 
 def folders():

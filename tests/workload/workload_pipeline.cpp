@@ -25,7 +25,13 @@ struct Stages : FreshKernel, PassClient {
         grid("prefill", "", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
              scenario.spec<workload::inference::PrefillSpec>().host,
              scenario.spec<workload::inference::PrefillSpec>().engine, gpus(stages), executor),
-        passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this) {}
+        passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this, without_kernels()) {}
+
+  static Pass without_kernels() {
+    Pass pass;
+    pass.layers.resize(1);
+    return pass;
+  }
 
   /// m chunks of `tokens` that hold every stage for `stage_time`. @return from the first job's begin to the last one's
   /// end

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "gpu/datasheet.h"
 #include "gpu/kernels/kernel_chain.h"
@@ -89,22 +91,22 @@ TracePlayer::TracePlayer(const TraceSpec& spec, std::vector<Rank*> ranks, std::v
   }
 }
 
-std::vector<Communicator::OtherTraffic> TracePlayer::other_traffic() const {
-  std::vector<Communicator::OtherTraffic> others;
+std::vector<collective::OtherTraffic> TracePlayer::other_traffic() const {
+  std::set<std::tuple<transport::Window, transport::Window, std::uint8_t>> found;
   for (const Meeting& meeting : spec_.order->meetings)
     if (meeting.is_exchange)
-      others.emplace_back(*ranks_[meeting.ranks[0]]->memory, *ranks_[meeting.ranks[1]]->memory, class_of(meeting));
+      found.emplace(*ranks_[meeting.ranks[0]]->memory, *ranks_[meeting.ranks[1]]->memory, class_of(meeting));
   for (const Emission& e : spec_.order->emissions) {
     if (e.meeting != Emission::kAlone) continue;
     const transport::Window gpu = *ranks_[e.rank]->memory, host = *hosts_[e.rank]->memory;
     const TraceNode& n = node(e.rank, e.node);
     const std::uint8_t traffic_class = n.engine ? n.engine->traffic_class : number(TrafficClass::pp);
-    if (n.kind == NodeKind::load) others.emplace_back(host, gpu, traffic_class);
-    if (n.kind == NodeKind::store) others.emplace_back(gpu, host, traffic_class);
-    for (const auto& [rank, bytes] : n.messages) others.emplace_back(gpu, *ranks_[rank]->memory, traffic_class);
+    if (n.kind == NodeKind::load) found.emplace(host, gpu, traffic_class);
+    if (n.kind == NodeKind::store) found.emplace(gpu, host, traffic_class);
+    for (const auto& [rank, bytes] : n.messages) found.emplace(gpu, *ranks_[rank]->memory, traffic_class);
   }
-  std::sort(others.begin(), others.end());
-  others.erase(std::unique(others.begin(), others.end()), others.end());
+  std::vector<collective::OtherTraffic> others;
+  for (const auto& [source, destination, traffic_class] : found) others.push_back({source, destination, traffic_class});
   return others;
 }
 

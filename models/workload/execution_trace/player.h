@@ -78,7 +78,7 @@ class TracePlayer : private JobClient, private JobNamer {
   std::uint8_t class_of(const Meeting& exchange) const;
   execution::Copy copy_of(const TraceNode& node, std::uint32_t rank) const;
   std::size_t stream_of(const TraceNode& node, std::size_t usual) const;
-  std::vector<Communicator::OtherTraffic> other_traffic() const;
+  std::vector<collective::OtherTraffic> other_traffic() const;
   /// Rank and node of a job.
   std::pair<std::uint32_t, std::uint32_t> place_of(const Fields& fields) const;
   const TraceNode& node(std::uint32_t rank, std::uint32_t index) const { return spec_.trace->nodes(rank)[index]; }

@@ -136,9 +136,9 @@ void TrainingStep::allow_reuse() {
     if (communicators.all().front()->size() == 1) return;
     std::vector<Communicator*> groups;
     for (const auto& communicator : communicators.all()) groups.push_back(communicator.get());
-    std::vector<Communicator::OtherTraffic> others;
+    std::vector<collective::OtherTraffic> others;
     for (const transport::Traffic& t : all)
-      if (t.traffic_class != number(of)) others.emplace_back(t.source, t.destination, t.traffic_class);
+      if (t.traffic_class != number(of)) others.push_back({t.source, t.destination, t.traffic_class});
     Communicator::allow_reuse(groups, others, executor_.fabric());
   };
   allow(tp_, TrafficClass::tp);

@@ -10,6 +10,23 @@ namespace {
 
 constexpr Bytes kTokenIdBytes = 4;
 
+StageHop hop_of(const EngineSpec& spec, const Grid& grid) {
+  StageHop hop = spec.hop;
+  hop.returns_ids = spec.token_ids != TokenIds::stay && grid.pp() > 1;
+  return hop;
+}
+
+/// One decode, with nothing before it.
+Pass least_pass(Grid& grid, const Host& host) {
+  ScheduledBatch batch;
+  ScheduledBatch::Item& item = batch.items.emplace_back();
+  item.tokens = 1;
+  item.is_decode = true;
+  Pass pass = plan_pass(grid, batch, host);
+  pass.head = nullptr;  // chunks before the last one of a prompt have none
+  return pass;
+}
+
 }  // namespace
 
 Engine::Engine(Grid& grid, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client)
@@ -18,7 +35,7 @@ Engine::Engine(Grid& grid, Scheduler& scheduler, const EngineSpec& spec, Executo
       spec_(spec),
       executor_(executor),
       client_(client),
-      pipeline_(grid, executor, spec.names, spec.hop, *this, spec.suffix),
+      pipeline_(grid, executor, spec.names, hop_of(spec, grid), *this, least_pass(grid, spec.host), spec.suffix),
       stages_(grid.pp(), spec.max_in_flight) {}
 
 const StageTimes& Engine::stages() {
@@ -111,7 +128,7 @@ void Engine::on_stage_begun(std::uint32_t pass, std::uint32_t stage) {
 void Engine::on_stage_done(std::uint32_t pass, std::uint32_t) { stages_.done(pass, executor_.fabric().now()); }
 
 void Engine::on_stage_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, JobRef job) {
-  if (spec_.token_ids == TokenIds::stay || grid_.pp() == 1 || !grid_.stage(stage).last) return;
+  if (!pipeline_.returns_ids() || !grid_.stage(stage).last) return;
   const ScheduledBatch& batch = in_flight_.back().batch;
   const JobRef send = send_token_ids(t, batch, JobLabel::of(*this, Fields{pass, stage, t}), job);
   if (spec_.token_ids == TokenIds::to_next_batch) token_sends_[batch.group].push_back(send);
@@ -126,7 +143,10 @@ JobRef Engine::send_token_ids(std::uint32_t t, const ScheduledBatch& batch, cons
   return executor_.copy(rank, rank.stream(Grid::kPp), {{tokens}, number(TrafficClass::pp)}, label, *this, {after});
 }
 
+void Engine::on_collective_done(const collective::Collective&, const JobLabel&) { pipeline_.ids_returned(); }
+
 void Engine::on_job_done(const Job& job) {
+  if (job.kind() == Job::Kind::copy) pipeline_.ids_returned();
   if (spec_.token_ids != TokenIds::to_first_stage || is_sender(job)) return;
   // Ranks of the last stage may be a batch apart.
   Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];

@@ -131,6 +131,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
     std::uint32_t stage : 16, tp : 16;
   };
   void on_job_done(const Job& job) override;
+  void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;

@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_plan.h"
+#include "transport/horizon.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/host.h"
 #include "workload/inference/engine/kv_cache.h"
@@ -48,6 +49,10 @@ class Grid {
   JobRef exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const JobLabel& label, JobClient& client,
                   JobRef after);
 
+  /// Of the next stage: when it sends to the stage after it. Who emits the passes adds these, stage after stage.
+  void add_sends(transport::Horizon& sends) { sends_.push_back(&sends); }
+  transport::Horizon& sends(std::uint32_t stage) const { return *sends_[stage]; }
+
   const transformer::Stage& stage(std::uint32_t p) const { return stages_[p]; }
   /// Model-wide index of a stage's first layer.
   std::uint32_t first_layer(std::uint32_t p) const { return first_layer_[p]; }
@@ -82,6 +87,7 @@ class Grid {
   Executor& executor_;
   Communicators tp_groups_;
   std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
+  std::vector<transport::Horizon*> sends_;           ///< by stage
   std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::unique_ptr<KvCache> kv_;
@@ -92,7 +98,8 @@ class Grid {
 /// Whether a job of Grid::exchange() is the sender's.
 inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collective && job.member() == 0; }
 
-/// Allows reuse of the collectives of these grids' tensor-parallel groups, where they share no link with other traffic.
+/// Allows reuse of the collectives of these grids' tensor-parallel groups, where they share no link with traffic other than
+/// that of their stages.
 /// @param traffic  all of the run
 void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
                  transport::Fabric& fabric);

@@ -89,14 +89,59 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
 }
 
 Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client,
-                   std::string suffix)
+                   const Pass& least, std::string suffix)
     : grid_(grid),
       executor_(executor),
       names_(names),
       hop_(hop),
       client_(client),
       suffix_(std::move(suffix)),
-      times_(grid.ranks()) {}
+      times_(grid.ranks()) {
+  for (const Time least_of_stage : least_times(least).stages)
+    grid_.add_sends(sends_.emplace_back(executor.fabric(), grid.tp(), Time::fs(least_of_stage.fs() / 2)));
+}
+
+Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
+  const auto of = [](const gpu::SharedChain& chain) {
+    // Less than the time alone by more than what is lost in rounding.
+    constexpr double kRounding = 1e-9;
+    return chain == nullptr ? Time() : since(Time::seconds(chain->seconds * (1 - kRounding)), Time::fs(1));
+  };
+  LeastTimes least;
+  for (const std::vector<Pass::Step>& steps : pass.layers) {
+    LeastTimes::OfLayer& layer = least.layers.emplace_back();
+    Time attention, mlp;  // of the last kernels
+    for (const Pass::Step& step : steps) {
+      if (step.kernels == nullptr) continue;
+      const bool is_mlp = step.part == transformer::LayerPart::mlp;
+      (is_mlp ? mlp : attention) = of(step.kernels);
+      layer.all += of(step.kernels);
+      if (is_mlp) layer.attention += of(step.kernels);
+    }
+    layer.attention += attention;
+    layer.mlp = mlp;
+  }
+  least.head = of(pass.head);
+  least.after.resize(grid_.model().layers);
+  for (std::uint32_t p = 0; p < grid_.pp(); ++p) {
+    Time sum = grid_.stage(p).last ? least.head : Time();
+    for (std::uint32_t l = grid_.stage(p).layers; l-- > 0;) {
+      const std::uint32_t layer = grid_.first_layer(p) + l;
+      least.after[layer] = sum;
+      sum += least.layers[grid_.model().kind(layer)].all;
+    }
+    least.stages.push_back(sum);
+  }
+  return least;
+}
+
+Time Pipeline::least_time(const Fields& f) const {
+  const LeastTimes& least = states_[f.pass - first_state_].least;
+  if (f.what == kHead) return least.head;
+  if (f.what == kEmbedding) return least.stages[f.stage];
+  const LeastTimes::OfLayer& layer = least.layers[grid_.model().kind(f.layer)];
+  return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
+}
 
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
@@ -104,6 +149,8 @@ std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after)
   states_.emplace_back();
   State& s = states_.back();
   s.pass = pass;
+  s.least = least_times(pass);
+  for (std::uint32_t p = 0; p < grid_.pp(); ++p) sends_[p].emitted(s.least.stages[p]);
   s.ranks.resize(grid_.ranks());
   s.launched.resize(grid_.pp());
   s.stage_begun.assign(grid_.pp(), 0);
@@ -257,7 +304,10 @@ void Pipeline::on_job_begun(const Job& job) {
     rank.has_kernel = true;
     rank.first_kernel = job.begun_at();
   }
-  if (job.kind() == Job::Kind::kernel) count_host_wait(job, s, rank);
+  if (job.kind() == Job::Kind::kernel) {
+    count_host_wait(job, s, rank);
+    sends_[f.stage].begun(rank_of(job) % grid_.tp(), least_time(f));
+  }
   tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective);
   if (f.first) begin_rank(job, s, rank);
 }
@@ -277,10 +327,12 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   record.end = rank.last_kernel_end;
   record.queued = rank.begun - rank.ready;
   executor_.record(record);
+  const bool is_last_stage = f.stage + 1u == grid_.pp();
+  sends_[f.stage].left(r % grid_.tp(), is_last_stage ? hop_.returns_ids : true);
   --s.ranks_left;
   const std::uint32_t pass = f.pass;
   if (--s.stage_left[f.stage] == 0) client_.on_stage_done(pass, f.stage);
-  if (f.stage + 1u != grid_.pp()) return;
+  if (!is_last_stage) return;
   executor_.reached(this, pass);
   if (--s.last_stage_left != 0) return;
   executor_.passed(this, pass);
@@ -293,6 +345,7 @@ void Pipeline::on_job_done(const Job& job) {
   if (f.what == kActivation) {
     if (is_sender(job)) return;
     --s.sends_left;
+    if (job.kind() == Job::Kind::copy) sends_[f.stage].arrived();
     if (f.tp == 0) client_.on_activity(f.pass, f.stage, PassActivity::before_stage);
     return;
   }
@@ -321,7 +374,9 @@ void Pipeline::on_job_done(const Job& job) {
 }
 
 void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {
-  --state(label.as<Fields>().pass).collectives_left;
+  const auto f = label.as<Fields>();
+  if (f.what == kActivation) sends_[f.stage].arrived();
+  --state(f.pass).collectives_left;
 }
 
 void Pipeline::retire() {

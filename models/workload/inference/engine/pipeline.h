@@ -19,6 +19,7 @@
 
 #include "workload/inference/engine/pass.h"
 #include "workload/inference/engine/serving_rules.h"
+#include "workload/inference/engine/stage_sends.h"
 #include "workload/jobs.h"
 #include "workload/traffic.h"
 
@@ -38,6 +39,7 @@ struct StageHop {
   PpSend send = PpSend::shard;
   std::uint32_t tensors = 1;  ///< 2: the hidden state and the residual, in one message
   bool by_kernels = false;    ///< NCCL's kernels on both sides; otherwise copy engines
+  bool returns_ids = false;   ///< the last stage sends sampled token ids to the first one
 };
 
 /// Receives the progress of passes.
@@ -88,7 +90,8 @@ enum class PassNames : std::uint8_t { prefill, decode, iteration };
 
 class Pipeline : private JobClient, private JobNamer {
  public:
-  Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client,
+  /// @param least  kernels of any pass take at least half as long as those of this one
+  Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client, const Pass& least,
            std::string suffix = {});
 
   /// @param after  jobs for which rank t of stage 0 waits, by t; can be empty. @return the pass's number, counted from
@@ -96,6 +99,9 @@ class Pipeline : private JobClient, private JobNamer {
   std::uint32_t emit(const Pass& pass, const std::vector<JobRef>& after = {});
   /// "Chunk[3]", "Step_[3]"; with the request if a run has several.
   static std::string unit(PassNames names, std::uint32_t index, std::uint32_t request);
+  bool returns_ids() const { return hop_.returns_ids; }
+  /// The token ids of a pass that one rank of the last stage has sent are at the first stage.
+  void ids_returned() { sends_.back().arrived(); }
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Begin of the first job on any stage and end of the last job, over all passes so far.
   Time first_begun() const { return first_begun_; }
@@ -132,8 +138,20 @@ class Pipeline : private JobClient, private JobNamer {
     Time host_waits;  ///< sum of waits for the host after the first job
     bool has_begun = false, has_kernel = false;
   };
+  /// Times of kernels on a rank, at least.
+  struct LeastTimes {
+    struct OfLayer {
+      Time attention, mlp;  ///< from the last kernels of that part to the end of the layer
+      Time all;
+    };
+    std::vector<OfLayer> layers;  ///< by kind
+    std::vector<Time> after;      ///< by layer: of what follows on its stage
+    std::vector<Time> stages;     ///< of all
+    Time head;
+  };
   struct State {
     Pass pass;
+    LeastTimes least;
     std::vector<RankState> ranks;
     std::vector<Time> launched;                          ///< by stage: end of the host's latest job
     std::vector<std::uint32_t> stage_begun, stage_left;  ///< by stage: ranks
@@ -155,6 +173,9 @@ class Pipeline : private JobClient, private JobNamer {
   /// Reports the activity of rank t = 0 of a stage.
   void tell(const Job& job, PassActivity activity);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
+  LeastTimes least_times(const Pass& pass) const;
+  /// Of the job's kernels and those that follow on its rank.
+  Time least_time(const Fields& fields) const;
   void retire();
   void begin_rank(const Job& job, State& state, RankState& rank);
   void end_rank(const Job& job, State& state, RankState& rank);
@@ -176,6 +197,7 @@ class Pipeline : private JobClient, private JobNamer {
   std::string suffix_;  ///< of names
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;
+  std::deque<StageSends> sends_;  ///< by stage
   std::vector<RankTimes> times_;
   std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
   Time first_begun_ = Time::max(), last_done_;

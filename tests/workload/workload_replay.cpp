@@ -1,0 +1,107 @@
+// A pipeline's collectives are replayed where no stage sends over their links meanwhile, and everything is as if all had been
+// simulated: random engines, mappings, requests and events.
+#include "base/random.h"
+#include "tests/support/job_bench.h"
+#include "tests/support/serving_run.h"
+#include "tests/support/systemc_main.h"
+#include "workload/inference/engine/stage_sends.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::inference;
+
+namespace {
+
+struct Outcome {
+  std::string text;  ///< all reported jobs, and the counters of all ports
+  std::uint64_t transactions = 0, replayed = 0;
+};
+
+Outcome run(const Scenario& scenario, bool replay) {
+  ServingBench bench(scenario);
+  if (!replay) bench.simulation.workload().executor().simulate_every_collective();
+  bench.run();
+  Outcome outcome;
+  for (const JobRow& r : bench.records.all)
+    outcome.text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " +
+                    std::to_string(r.queued.fs()) + "\n";
+  for (const transport::Device* device : bench.fabric().devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      const transport::PortCounters& c = device->port(PortId(p)).counters;
+      outcome.text += std::to_string(c.transactions) + " " + std::to_string(c.wire_bytes) + " " +
+                      std::to_string(c.busy.fs()) + " " + std::to_string(c.peak_queued_bytes) + "\n";
+    }
+  outcome.transactions = bench.fabric().hop_transactions();
+  outcome.replayed = bench.fabric().replayed_transactions();
+  return outcome;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(pipelines_run_with_replays_as_without) {
+  Random random(7, 0);
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
+  std::uint64_t transactions = 0, replayed = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    const std::string tp = one_of({"2", "2", "4"}), pp = tp == "4" ? "2" : one_of({"2", "3", "4"});
+    const std::string requests =
+        "workload.requests={count: 6, arrivals: poisson, rate_per_s: " + one_of({"200", "2000", "20000"}) +
+        ", prompt_tokens: {lognormal: {mean: 300, cv_ratio: 1}}, output_tokens: "
+        "{lognormal: {mean: 8, cv_ratio: 0.5}}}";
+    std::vector<std::string> sets{
+        requests,
+        "workload.engine=" + one_of({"vllm-0.19", "vllm-0.15", "sglang-0.5", "trtllm-1.0"}),
+        "workload.host=" + one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, async: false}"}),
+        "workload.instances=[{name: a, tp: " + tp + ", pp: " + pp + "}]",
+        "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
+        "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"})};
+    if (random.below(3) == 0) sets.push_back("events=[{at_us: 900, gpu: gpus0.gpu1, slow_ratio: 0.6}]");
+    const Scenario scenario = tiny_serving(sets, "dgx_h100");
+    const Outcome simulated = run(scenario, false), with_replays = run(scenario, true);
+    BOOST_TEST((with_replays.text == simulated.text), "trial " << trial);
+    BOOST_TEST(simulated.replayed == 0u);
+    transactions += with_replays.transactions;
+    replayed += with_replays.replayed;
+  }
+  BOOST_TEST(replayed * 2 > transactions);
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
+  JobBench bench;
+  const auto at = [&](Time when, std::function<void()> what) { bench.later_on(when, std::move(what)); };
+  StageSends sends(bench.fabric, 2, Time::us(5));
+  const auto expect = [&](Time from) { BOOST_TEST((sends.from() == from), sends.from().seconds() * 1e6 << " us"); };
+  at(Time::us(1), [&] {
+    expect(Time::us(6));  // a pass may begin now, and takes at least 5 us
+    sends.emitted(Time::us(30));
+    expect(Time::us(31));
+    sends.emitted(Time::us(7));
+  });
+  at(Time::us(10), [&] {
+    sends.begun(0, Time::us(30));
+    expect(Time::us(40));
+  });
+  at(Time::us(12), [&] {
+    sends.begun(1, Time::us(30));
+    expect(Time::us(40));
+  });
+  at(Time::us(35), [&] {
+    sends.begun(0, Time::us(9));  // its last kernels, late
+    expect(Time::us(42));
+  });
+  at(Time::us(44), [&] {
+    sends.left(0, true);
+    expect(Time::us(44));
+    BOOST_TEST(sends.sends() == 1u);
+  });
+  at(Time::us(46), [&] {
+    sends.arrived();
+    expect(Time::us(42));  // the other rank may send at any time
+    sends.left(1, true);
+    sends.arrived();
+    expect(Time::us(53));  // the second pass
+    BOOST_TEST(sends.sends() == 2u);
+  });
+  at(Time::us(52), [&] { BOOST_CHECK_THROW(sends.left(0, true), std::logic_error); });
+  bench.run();
+}
