@@ -57,7 +57,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="class training: print how often the model says which of two mappings of a step is faster, in place of errors")
     parser.add_argument("--list", action="store_true", help="print each row's group and scenario, or why it is skipped; run nothing")
     parser.add_argument("--out", metavar="DIR", help="folder for rows.csv, the scatter plot, the digest and all runs; keeps runs for the next call")
-    parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, and its figure next to the page")
+    parser.add_argument("--digest", metavar="FILE", help="write the section of CLASS into this page, its figure next to the page, and its longer tables into a folder there")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN",
                         help="only rows whose group SYSTEM/OP/SIZE begins with the pattern (with * and ?); repeatable: any pattern")
     parser.add_argument("--where", action="append", default=[], type=condition, metavar="COLUMN=VALUE",
@@ -124,7 +124,11 @@ def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outc
         report.draw(figure, validation_class.TITLE, outcomes)
     page = path.read_text(encoding="utf-8") if path.exists() else "# Validation\n"
     first = validation_class.targets(outcomes) if hasattr(validation_class, "targets") else []
-    section = report.digest(validation_class.TITLE, outcomes, figure.name, first)
+    errors, reasons = (path.with_suffix("") / f"{name}_{table}.csv" for table in ("errors", "reasons"))
+    report.write_errors(errors, outcomes)
+    report.write_reasons(reasons, outcomes)
+    links = (str(table.relative_to(path.parent)) for table in (errors, reasons))
+    section = report.digest(validation_class.TITLE, outcomes, figure.name, *links, first)
     path.write_text(report.put_section(page, name, section), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The outputs of a validation: JSON figures, rows.csv, the scatter plot, and the digest for the documentation."""
+"""The outputs of a validation: JSON figures, rows.csv, the scatter plot, and the digest for the documentation with its tables in CSV."""
 
 import collections
 import csv
@@ -21,6 +21,9 @@ PLOTS = (
     ("tokens/s per GPU", {"tok/s/GPU": 1}, 1),
     ("TFLOP/s per GPU", {"TFLOP/s": 1}, 1),
 )
+# Tables of the digest that are CSV files beside the page
+ERROR_COLUMNS = ("by", "name", "rows", "median_percent", "p90_percent", "mean_abs_ln", "bias_percent")
+REASON_COLUMNS = ("what", "reason", "rows", "systems")
 HEADINGS = {"median_abs_err": "median", "p90_abs_err": "90th percentile", "mean_abs_ln_err": "mean of abs ln", "bias": "bias"}
 
 
@@ -96,20 +99,44 @@ def _table(title: str, outcomes: Sequence[Outcome], name) -> list[str]:
     return lines + [""]
 
 
-def _reasons(outcomes: Sequence[Outcome]) -> list[str]:
+def write_errors(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
+    """Errors by system and operation, by size, and by all three."""
+    groups = {"system and operation": lambda one: one.group.rsplit("/", 1)[0], "size": lambda one: one.group.rsplit("/", 1)[-1],
+              "system, operation and size": lambda one: one.group}
+    lines = []
+    for by, name in groups.items():
+        for group, members in grouped(outcomes, name).items():
+            values = figures_of(members)
+            cells = ["" if values[key] is None else f"{values[key]:.3f}" if "ln" in key else f"{100 * values[key]:.1f}" for key in FIGURES]
+            lines.append([by, group, values["rows"], *cells])
+    _write_csv(path, ERROR_COLUMNS, lines)
+
+
+def write_reasons(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
     """Rows that are not compared, by reason."""
-    reasons: dict[str, list[Outcome]] = {}
+    reasons: dict[tuple[str, str], list[Outcome]] = {}
     for one in outcomes:
-        reasons.setdefault(one.skipped, []).append(one)
-    lines = ["| reason | rows | systems |", "| --- | ---: | --- |"]
-    for reason, members in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        if one.skipped:
+            reasons.setdefault(("set aside" if one.set_aside else "skipped", one.skipped), []).append(one)
+    lines = []
+    for (what, reason), members in sorted(reasons.items(), key=lambda item: (item[0][0], -len(item[1]))):
         systems = collections.Counter(one.row["system"] for one in members)
-        lines.append(f"| {reason.replace('|', '/')} | {len(members)} | {', '.join(systems)} |")
-    return lines + [""]
+        lines.append([what, reason, len(members), ", ".join(systems)])
+    _write_csv(path, REASON_COLUMNS, lines)
 
 
-def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence[str] = ()) -> str:
-    """The class's section of docs/validation.md. @param first  lines of the class's own, before the tables"""
+def _write_csv(path: pathlib.Path, columns: Sequence[str], lines: Sequence[Sequence]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns, *lines])
+
+
+def digest(title: str, outcomes: Sequence[Outcome], figure: str, errors: str, reasons: str, first: Sequence[str] = ()) -> str:
+    """The class's section of docs/validation.md.
+
+    @param figure, errors, reasons  links to the scatter plot and to the files of write_errors() and write_reasons()
+    @param first                    lines of the class's own, before the tables
+    """
     compared = sum(not one.skipped for one in outcomes)
     aside = [one for one in outcomes if one.set_aside]
     skipped = [one for one in outcomes if one.skipped and not one.set_aside]
@@ -123,17 +150,8 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str, first: Sequence
     lines += _table("system, GPUs x servers", outcomes, _machine)
     lines += ["### By operation", ""]
     lines += _table("operation, library", outcomes, _operation)
-    lines += ["### By system and operation", ""]
-    lines += _table("system, operation", outcomes, lambda one: one.group.rsplit("/", 1)[0])
-    lines += ["### By size", ""]
-    lines += _table("size", outcomes, lambda one: one.group.rsplit("/", 1)[-1])
-    lines += ["### By system, operation and size", ""]
-    lines += _table("group", outcomes, lambda one: one.group)
-    if aside:
-        lines += ["### Set aside", "", "The measurement of these rows cannot be compared with a model (`scripts/validation/set_aside.py` has the rules).", ""]
-        lines += _reasons(aside)
-    lines += ["### Skipped", ""]
-    lines += _reasons(skipped) if skipped else ["No row was skipped.", ""]
+    lines += [f"More tables: [errors by system, operation and size]({errors})" +
+              (f", [reasons of rows that are set aside or skipped]({reasons})." if aside or skipped else "."), ""]
     return "\n".join(lines)
 
 

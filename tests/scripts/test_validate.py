@@ -150,12 +150,16 @@ def test_json_counts_every_row(tmp_path, binaries):
     assert told["groups"][0]["median_abs_err"] == pytest.approx(0.5)
 
 
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     table = write_table(tmp_path / "table.csv", *records())
     out = tmp_path / "out"
     assert validate("--rows", table, "--out", out, "--bin", binaries).returncode == 0
-    with open(out / "rows.csv", newline="", encoding="utf-8") as file:
-        written = {line["id"]: line for line in csv.DictReader(file)}
+    written = {line["id"]: line for line in read_csv(out / "rows.csv")}
     assert len(written) == len(records())
     assert {name: float(written[name]["error"]) for name in ("right", "slow", "large")} == pytest.approx({"right": 0, "slow": 1, "large": -0.5})
     assert json.loads((out / written["slow"]["scenario"]).read_text())["workload"]["sizes_bytes"] == [1000, 3000, 7000000]
@@ -167,8 +171,14 @@ def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     assert written["wire"]["skip_reason"].startswith("set aside: beyond the wire: ")
     digest = (out / "digest.md").read_text()
     assert "9 measured rows: 3 compared, 1 set aside, 5 skipped" in digest
-    aside, skipped = (digest[digest.index(f"### {name}"):].split("###")[1] for name in ("Set aside", "Skipped"))
-    assert "| beyond the wire: " in aside and aside.count("\n| ") == 3 and "beyond" not in skipped
+    assert "](digest/fabric_errors.csv)" in digest and "](digest/fabric_reasons.csv)" in digest
+    reasons = read_csv(out / "digest" / "fabric_reasons.csv")
+    assert [(line["what"], line["rows"]) for line in reasons if line["reason"].startswith("beyond the wire: ")] == [("set aside", "1")]
+    assert sum(int(line["rows"]) for line in reasons if line["what"] == "skipped") == 5
+    errors = {(line["by"], line["name"]): line for line in read_csv(out / "digest" / "fabric_errors.csv")}
+    assert errors["system, operation and size", "h100_sxm/all_reduce/<=64KiB"]["median_percent"] == "50.0"
+    assert [errors["size", size]["rows"] for size in ("<=64KiB", ">4MiB")] == ["2", "1"]
+    assert errors["system and operation", "h100_sxm/all_reduce"]["bias_percent"] == "16.7"
     figure = xml.etree.ElementTree.parse(out / "digest_fabric.svg").getroot()
     points = [part.get("d") for part in figure.iter("{http://www.w3.org/2000/svg}path") if part.get("class", "").startswith("points ")]
     assert "".join(points).count("M") == 3
