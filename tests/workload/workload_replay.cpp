@@ -63,7 +63,8 @@ BOOST_AUTO_TEST_CASE(pipelines_run_with_replays_as_without) {
     transactions += with_replays.transactions;
     replayed += with_replays.replayed;
   }
-  BOOST_TEST(replayed * 2 > transactions);
+  // Far above what is left if stages have no horizon, or if their ranks drift apart.
+  BOOST_TEST(static_cast<double>(replayed) > 0.65 * static_cast<double>(transactions));
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
