@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::size_t kLongestDatasheet = 1u << 20;
 
+/// Trees of embedded files, in their order, or nullptr. Shipped sheets are parsed once; it takes most of the time of loading.
+std::vector<NodePtr>& shipped_trees() {
+  static std::vector<NodePtr> trees(kEmbeddedFileCount);
+  return trees;
+}
+
 Sheet open_with_base(const std::string& folder, const DatasheetName& which, std::uint32_t followers) {
   check_chain(which, "base", followers);
   Sheet sheet = open_sheet(folder, which);
@@ -33,7 +39,9 @@ Sheet open_sheet(const std::string& folder, const DatasheetName& which) {
   for (std::size_t i = 0; i < kEmbeddedFileCount; ++i) {
     if (folder + "/" + name == kEmbeddedFiles[i].path) {
       const std::string path = "platforms/datasheets/" + folder + "/" + name + ".yaml";
-      return {path, parse_yaml(kEmbeddedFiles[i].text, path)};
+      NodePtr& root = shipped_trees()[i];
+      if (!root) root = parse_yaml(kEmbeddedFiles[i].text, path);
+      return {path, root};
     }
   }
   const std::vector<std::string> shipped = shipped_datasheets(folder);
