@@ -9,7 +9,7 @@
 
 namespace railyard {
 
-constexpr int kSummarySchemaVersion = 1;
+constexpr int kSummarySchemaVersion = 2;
 
 /// Figures of the simulator on this computer. All other values of a summary are the same in each run.
 struct SimulatorFigures {

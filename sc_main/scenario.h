@@ -54,6 +54,7 @@ struct Scenario {
   std::string name;      ///< name in outputs
   std::string resolved;  ///< as YAML, with --set applied; a run of this text produces the same outputs
   std::string platform;  ///< plx_box | dgx_h100 | dgx_a100
+  std::string kind;      ///< workload.kind; a kind and its preset have specs of one type
   std::uint64_t seed = 1;
   transformer::ModelShape model;   ///< only for kinds that run a model; otherwise without a name
   std::vector<std::string> notes;  ///< lines for stderr about inputs that have no effect
@@ -63,8 +64,8 @@ struct Scenario {
   Origin fold_origin;
   std::vector<MachineEvent> events;
   std::any workload;  ///< the spec of its kind, for example a workload::layer::LayerSpec
-  /// Positions of workload, mappings, the model's data type and network, for errors that only later arithmetic finds.
-  Origin workload_origin, prefill_origin, decode_origin, model_origin, network_origin;
+  /// Positions of workload, the model's data type and network, for errors that only later arithmetic finds.
+  Origin workload_origin, model_origin, network_origin;
 
   /// The spec of a kind; nullptr if the workload is of another kind.
   template <class Spec>

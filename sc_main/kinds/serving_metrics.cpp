@@ -7,9 +7,25 @@
 namespace railyard {
 
 using workload::inference::Iteration;
+using workload::inference::RankTimes;
 using workload::inference::RequestPart;
 using workload::inference::Served;
 using workload::inference::StageTimes;
+
+namespace {
+
+void add(RankTimes& sum, const RankTimes& times, double weight) {
+  sum.kernels_s += weight * times.kernels_s;
+  sum.tp_s += weight * times.tp_s;
+  sum.tp_sync_s += weight * times.tp_sync_s;
+  sum.pp_s += weight * times.pp_s;
+  sum.host_s += weight * times.host_s;
+  sum.occupied_s += weight * times.occupied_s;
+}
+
+double ratio(double amount, double of) { return of > 0 ? amount / of : 0.0; }
+
+}  // namespace
 
 void ServingFigures::on_served(std::uint32_t, const Served& served) {
   const workload::inference::RequestTimes& t = served.times;
@@ -26,6 +42,8 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   }
   ttft.add(first);
   if (output > 1) tpot.add(per_token);
+  decode_start.add((served.decode_begun() - arrival).seconds());
+  queue_sum_s += (served.prefill_begun() - t.queued).seconds();
   for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
   e2e.add((t.last_token - arrival).seconds());
   for (std::size_t i = 1; i < t.tokens.size(); ++i) itl.add((t.tokens[i] - t.tokens[i - 1]).seconds());
@@ -42,7 +60,7 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
 
 ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
                                const std::vector<std::uint32_t>& kv_blocks)
-    : slo(spec.slo), instances(kv_blocks.size()) {
+    : slo(spec.slo), is_paged(!spec.instances.front().whole), instances(kv_blocks.size()) {
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;
     instances[i].part = spec.instances[i].part;
@@ -65,26 +83,66 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
   const std::uint32_t tokens = iteration.batch.tokens();
   ++i.iterations;
   i.batch_sum += static_cast<double>(iteration.batch.items.size());
-  i.tokens_sum += tokens;
+  i.tokens += tokens;
   i.padding_sum += static_cast<double>(iteration.padded_tokens - tokens);
   i.peak_blocks = std::max(i.peak_blocks, iteration.blocks_held);
 }
 
 void ServingFigures::close(workload::inference::Service& service, Time now) {
   for (std::size_t i = 0; i < instances.size(); ++i) {
-    const StageTimes& times = service.instance(i).engine().stages();
+    workload::inference::Engine& engine = service.instance(i).engine();
+    const StageTimes& times = engine.stages();
+    instances[i].batches_s = engine.step_seconds();
     instances[i].stages.assign(times.stages(), {});
-    for (std::uint32_t p = 0; p < times.stages(); ++p)
+    instances[i].ranks.assign(times.stages(), {});
+    instances[i].ranks_of_stage = service.instance(i).grid().tp();
+    for (std::uint32_t p = 0; p < times.stages(); ++p) {
       for (std::size_t use = 0; use < StageTimes::kUses; ++use)
         instances[i].stages[p].seconds[use] = times.time(p, static_cast<StageTimes::Use>(use)).seconds();
+      for (std::uint32_t rank = 0; rank < instances[i].ranks_of_stage; ++rank)
+        add(instances[i].ranks[p], engine.pipeline().times(p * instances[i].ranks_of_stage + rank),
+            1.0 / instances[i].ranks_of_stage);
+    }
   }
+  prefill_window_s = service.prefill_window().seconds();
   end_s = now.seconds();
 }
 
-double ServingFigures::rate(double amount) const {
-  const double seconds = since(last_token, first_arrival).seconds();
-  return seconds > 0 ? amount / seconds : 0.0;
+RankTimes ServingFigures::Instance::mean_times() const {
+  RankTimes mean;
+  for (const RankTimes& stage : ranks) add(mean, stage, 1 / static_cast<double>(ranks.size()));
+  return mean;
 }
+
+RankTimes ServingFigures::mean_times(bool of_answers) const {
+  RankTimes sum, mean;
+  double ranks = 0;
+  for (const Instance& instance : instances) {
+    if ((instance.part == RequestPart::answer) != of_answers) continue;
+    const double own = static_cast<double>(instance.ranks.size()) * instance.ranks_of_stage;
+    add(sum, instance.mean_times(), own);
+    ranks += own;
+  }
+  if (ranks > 0) add(mean, sum, 1 / ranks);
+  return mean;
+}
+
+double ServingFigures::prefill_tokens_per_s() const {
+  double tokens = 0;
+  for (const Instance& instance : instances)
+    if (instance.part == RequestPart::prompt) tokens += static_cast<double>(instance.tokens);
+  return ratio(tokens, prefill_window_s);
+}
+
+double ServingFigures::bubble_fraction() const {
+  return prefill_window_s > 0 ? std::max(0.0, 1 - mean_times(false).occupied_s / prefill_window_s) : 0.0;
+}
+
+double ServingFigures::stage_utilisation(const Instance& instance, std::size_t stage) const {
+  return ratio(instance.ranks[stage].kernels_s, prefill_window_s);
+}
+
+double ServingFigures::rate(double amount) const { return ratio(amount, since(last_token, first_arrival).seconds()); }
 
 double ServingFigures::slo_attainment_ratio() const {
   return requests > 0 ? static_cast<double>(within_slo) / static_cast<double>(requests) : 0.0;
@@ -123,7 +181,9 @@ Value bubbles(const F::Instance& instance) {
   });
 }
 
+/// Nothing, where a scheduler does not say for what requests wait.
 Value ttft_parts(const F& f) {
+  if (!f.is_paged) return {};
   Value parts = Value::empty_group();
   for (std::size_t part = 0; part < workload::inference::kTtftParts; ++part)
     parts[workload::inference::kTtftPartNames[part]] = f.ttft_part_s(part);
@@ -148,10 +208,27 @@ Value of_each(const F& f, FigureOf figure) {
 
 Value iterations(const F::Instance& i) { return i.iterations; }
 Value mean_batch(const F::Instance& i) { return i.mean(i.batch_sum); }
-Value mean_tokens(const F::Instance& i) { return i.mean(i.tokens_sum); }
-Value total_blocks(const F::Instance& i) { return i.kv_blocks; }
-Value peak_blocks(const F::Instance& i) { return i.peak_blocks; }
+Value tokens(const F::Instance& i) { return i.tokens; }
+Value mean_tokens(const F::Instance& i) { return i.mean(whole(i.tokens)); }
+Value mean_s(const F::Instance& i) { return i.mean(i.batches_s); }
+Value tokens_per_s(const F::Instance& i) { return i.tokens_per_s(); }
+/// Nothing, if KV cache is not paged.
+Value total_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.kv_blocks) : Value(); }
+Value peak_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.peak_blocks) : Value(); }
 Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
+
+/// Nothing, without a handoff.
+Value of_handoff(const F& f, double value) { return f.has_handoff() ? Value(value) : Value(); }
+Value of_answers(const F& f, double RankTimes::*time) { return of_handoff(f, f.mean_times(true).*time); }
+
+Value stage_utilisation(const F& f) {
+  const F::Instance* prefill = f.prefiller();
+  if (prefill == nullptr) return {};
+  Value stages = Value::empty_group();
+  for (std::size_t p = 0; p < prefill->ranks.size(); ++p)
+    stages[fmt::format("stage{}", p)] = f.stage_utilisation(*prefill, p);
+  return stages;
+}
 
 }  // namespace
 
@@ -176,6 +253,16 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"ttft_p95_s", "s", "95th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.95); }},
       {"ttft_p99_s", "s", "99th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.99); }},
       {"ttft_parts_s.[part]", "s", "where this time goes: parts that add up to `ttft_s`", ttft_parts},
+      {"queueing_s", "s",
+       "from the queue, which a request enters when the host has accepted it, to its first kernel; mean of requests",
+       [](const F& f) -> Value { return ratio(f.queue_sum_s, whole(f.requests)); }},
+      {"decode_start_s", "s",
+       "an instance for answers: from arrival to the first batch there, mean of requests. All KV of the prompt has "
+       "landed by then",
+       [](const F& f) { return of_handoff(f, f.decode_start.mean()); }},
+      {"decode_start_p50_s", "s", "median", [](const F& f) { return of_handoff(f, f.decode_start.percentile(0.5)); }},
+      {"decode_start_p99_s", "s", "99th percentile",
+       [](const F& f) { return of_handoff(f, f.decode_start.percentile(0.99)); }},
       {"tpot_s", "s", "(last token - first token) / (tokens - 1), mean of requests with two tokens or more",
        [](const F& f) -> Value { return f.tpot.mean(); }},
       {"tpot_p50_s", "s", "median", [](const F& f) -> Value { return f.tpot.percentile(0.5); }},
@@ -206,11 +293,49 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.recomputed_tokens; }},
       {"prefix_hit_ratio", "ratio", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
-      {"exposed_s.kv", "s", "two instances: from the end of the prompt to the arrival of the KV, mean of requests",
-       [](const F& f) -> Value {
-         if (!f.has_handoff()) return {};
-         return f.requests > 0 ? f.kv_wait_sum_s / whole(f.requests) : 0.0;
-       }},
+      {"prefill_window_s", "s",
+       "instances for prompts only: time in which the prompt of at least one request that they have admitted is not "
+       "complete",
+       [](const F& f) { return of_handoff(f, f.prefill_window_s); }},
+      {"prefill_capacity_tokens_per_s", "1/s",
+       "capacity, which does not depend on the load: tokens in batches of these instances / window",
+       [](const F& f) { return of_handoff(f, f.prefill_tokens_per_s()); }},
+      {"stage_utilisation.[stage]", "ratio",
+       "one instance for prompts: share of the window in which a rank of the stage runs kernels, without collectives",
+       stage_utilisation},
+      {"bubble_fraction", "ratio",
+       "share of rank time of these instances in the window that lies outside batches: 1 - sum over ranks of (from a "
+       "batch's first job to its last, without waits for the host) / (ranks x window). With m equal chunks on p equal "
+       "stages and free transfers, (p-1)/(m+p-1)",
+       [](const F& f) { return of_handoff(f, f.bubble_fraction()); }},
+      {"exposed_s.tp", "s",
+       "time over the run that the compute stream spent in tensor-parallel collectives after the last peer had "
+       "entered; "
+       "mean over the ranks of instances that compute prompts",
+       [](const F& f) -> Value { return f.mean_times(false).tp_s; }},
+      {"exposed_s.pp", "s",
+       "time that it waited for activations that the previous stage had already begun to send; mean of these ranks",
+       [](const F& f) -> Value { return f.mean_times(false).pp_s; }},
+      {"exposed_s.tp_sync", "s",
+       "time that it spent in tensor-parallel collectives before the last peer had entered (the gate); mean of these "
+       "ranks",
+       [](const F& f) -> Value { return f.mean_times(false).tp_sync_s; }},
+      {"exposed_s.host", "s",
+       "time that it waited only for the host; mean of these ranks. The wait before a batch's first kernel is part of "
+       "the bubble",
+       [](const F& f) -> Value { return f.mean_times(false).host_s; }},
+      {"decode.exposed_s.tp", "s", "as `exposed_s.tp`, mean over the ranks of instances that compute answers only",
+       [](const F& f) { return of_answers(f, &RankTimes::tp_s); }},
+      {"decode.exposed_s.pp", "s", "as `exposed_s.pp`, mean over these ranks",
+       [](const F& f) { return of_answers(f, &RankTimes::pp_s); }},
+      {"decode.exposed_s.tp_sync", "s", "as `exposed_s.tp_sync`, mean over these ranks",
+       [](const F& f) { return of_answers(f, &RankTimes::tp_sync_s); }},
+      {"decode.exposed_s.host", "s", "as `exposed_s.host`, mean over these ranks",
+       [](const F& f) { return of_answers(f, &RankTimes::host_s); }},
+      {"exposed_s.kv", "s",
+       "two instances: from the end of the prompt to the arrival of the KV, mean of requests: the part of the handoff "
+       "that is not hidden",
+       [](const F& f) { return of_handoff(f, ratio(f.kv_wait_sum_s, whole(f.requests))); }},
       {"kv_blocks.total", "", "KV blocks of a rank of the instance that decodes, one of them reserved",
        [](const F& f) { return of_decoder(f, total_blocks); }},
       {"kv_blocks.peak", "", "most of these blocks that requests held at once",
@@ -218,6 +343,12 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"iterations.count", "", "batches of this instance", [](const F& f) { return of_decoder(f, iterations); }},
       {"iterations.mean_batch", "", "requests in a batch", [](const F& f) { return of_decoder(f, mean_batch); }},
       {"iterations.mean_tokens", "", "tokens in a batch", [](const F& f) { return of_decoder(f, mean_tokens); }},
+      {"iterations.tokens", "", "tokens in all of them", [](const F& f) { return of_decoder(f, tokens); }},
+      {"iterations.mean_s", "s",
+       "time of a batch: from the later of two instants (the batch is composed; the one before ends) to its tokens",
+       [](const F& f) { return of_decoder(f, mean_s); }},
+      {"iterations.tokens_per_s", "1/s", "capacity at the batches of the run: tokens / time of batches",
+       [](const F& f) { return of_decoder(f, tokens_per_s); }},
       {"iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
        [](const F& f) { return of_decoder(f, padded_ratio); }},
       {"stage_busy_s.[stage]", "s", "time in which a pipeline stage of this instance runs a batch",
@@ -235,6 +366,7 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return of_prefill(f, mean_batch); }},
       {"prefill.iterations.mean_tokens", "", "tokens in a batch",
        [](const F& f) { return of_prefill(f, mean_tokens); }},
+      {"prefill.iterations.mean_s", "s", "time of a batch", [](const F& f) { return of_prefill(f, mean_s); }},
       {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
       {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
        [](const F& f) { return of_prefill(f, bubbles); }},
@@ -253,6 +385,11 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return of_each(f, mean_batch); }},
       {"instances.[instance].iterations.mean_tokens", "", "tokens in a batch",
        [](const F& f) { return of_each(f, mean_tokens); }},
+      {"instances.[instance].iterations.tokens", "", "tokens in all of them",
+       [](const F& f) { return of_each(f, tokens); }},
+      {"instances.[instance].iterations.mean_s", "s", "time of a batch", [](const F& f) { return of_each(f, mean_s); }},
+      {"instances.[instance].iterations.tokens_per_s", "1/s", "tokens / time of batches",
+       [](const F& f) { return of_each(f, tokens_per_s); }},
       {"instances.[instance].iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
        [](const F& f) { return of_each(f, padded_ratio); }},
       {"instances.[instance].stage_busy_s.[stage]", "s", "busy time of its stages",

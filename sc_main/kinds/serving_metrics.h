@@ -1,5 +1,5 @@
-// The figures of workload.kind: serving, collected while requests are served, and its metrics, which are made of them.
-// Only three numbers are kept for each request.
+// The figures of workload.kind: serving and its preset, collected while requests are served, and their metrics, which are made of
+// them. Only a few numbers are kept for each request.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,15 @@ class ServingFigures : public workload::inference::ServiceSink {
   }
 
   const workload::inference::Slo slo;
+  const bool is_paged;  ///< KV cache
   Distribution ttft, tpot, e2e;
+  Distribution decode_start;  ///< from arrival to the first batch of the instance with the answer
   TimeHistogram itl;
   std::array<TimeSum, workload::inference::kTtftParts> ttft_parts;
   Time first_arrival = Time::max(), last_token;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
+  double queue_sum_s = 0;    ///< from the entry into the queue to the first kernel
   double kv_wait_sum_s = 0;  ///< from the end of the prompt to the arrival of the KV at the second instance
   struct Stage {
     std::array<double, workload::inference::StageTimes::kUses> seconds;  ///< by StageTimes::Use
@@ -48,11 +51,18 @@ class ServingFigures : public workload::inference::ServiceSink {
     Distribution ttft, tpot;      ///< of these
     std::uint32_t peak_blocks = 0;
     std::uint64_t iterations = 0;
-    double batch_sum = 0, tokens_sum = 0, padding_sum = 0;
+    std::uint64_t tokens = 0;  ///< in its batches
+    double batch_sum = 0, padding_sum = 0;
+    double batches_s =
+        0;  ///< of a batch: from the later of its composition and the end of the one before to its tokens
     std::vector<Stage> stages;
+    std::vector<workload::inference::RankTimes> ranks;  ///< by stage: mean over its ranks
+    std::uint32_t ranks_of_stage = 0;
 
     double mean(double sum) const { return iterations > 0 ? sum / static_cast<double>(iterations) : 0.0; }
-    double padded_ratio() const { return tokens_sum > 0 ? padding_sum / (tokens_sum + padding_sum) : 0.0; }
+    double padded_ratio() const { return tokens > 0 ? padding_sum / (static_cast<double>(tokens) + padding_sum) : 0.0; }
+    workload::inference::RankTimes mean_times() const;  ///< over its ranks
+    double tokens_per_s() const { return batches_s > 0 ? static_cast<double>(tokens) / batches_s : 0.0; }
   };
   std::vector<Instance> instances;  ///< as in the spec
   /// The instance that computes answers, if there is only one; else null.
@@ -60,6 +70,14 @@ class ServingFigures : public workload::inference::ServiceSink {
   /// The instance that computes prompts only, if there is only one; else null.
   const Instance* prefiller() const;
   bool has_handoff() const { return instances.back().part == workload::inference::RequestPart::answer; }
+  /// Mean over the ranks of all instances that compute prompts; or over those that compute only answers.
+  workload::inference::RankTimes mean_times(bool of_answers) const;
+  /// Of the instances that compute prompts only, while the prompt of at least one request there is not complete.
+  double prefill_tokens_per_s() const;
+  double bubble_fraction() const;
+  /// Kernels of a rank of a stage.
+  double stage_utilisation(const Instance& instance, std::size_t stage) const;
+  double prefill_window_s = 0;
   double end_s = 0;
 };
 

@@ -1,4 +1,5 @@
-// Runs workload.kind: serving: an engine with continuous batching on the GPUs of a group.
+// Runs workload.kind: serving, and its preset disaggregated_prefill: engines on the GPUs of groups. An engine has a scheduler with
+// continuous batching and paged KV cache, or one that gives whole sequences memory; all engines of a service are of one sort.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,6 @@
 #include "sc_main/kinds/serving_metrics.h"
 #include "sc_main/kinds/workload_run.h"
 #include "sc_main/output_file.h"
-#include "workload/inference/engine/kv_memory.h"
 #include "workload/inference/service/service.h"
 
 namespace railyard {
@@ -24,7 +24,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
 
   void start() override { service_->start(); }
   Bytes usable_bytes(const gpu::Gpu& gpu) const override {
-    return static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes());
+    return is_paged() ? static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes()) : gpu.hbm().capacity();
   }
   bool done() const override { return service_->api_server().done(); }
   bool complete() const override { return done() && service_->api_server().refused() == 0; }
@@ -34,6 +34,10 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   std::vector<std::string> blocked() override;
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return service_->traffic(); }
+  std::vector<std::string> phases() const override;
+  void follow_phases(workload::PhaseListener& listener) override {
+    if (!phases().empty()) service_->follow_phases(listener);
+  }
   void follow_requests(workload::RequestListener& listener) override { service_->follow_requests(listener); }
   std::vector<std::string> engines() const override;
   void follow_engines(workload::EngineListener& listener) override { service_->follow_engines(listener); }
@@ -58,23 +62,28 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   const gpu::GpuDatasheet& gpu(const InstanceSpec& instance) const {
     return scenario_.machine.groups[instance.group].gpu;
   }
-  std::vector<workload::inference::StageMemory> stage_memory(const InstanceSpec& instance) const;
-  /// Blocks of KV cache: those of the smallest rank, or what the scenario says.
-  /// @throws InputError
-  std::uint32_t kv_blocks(const InstanceSpec& instance) const;
-  /// @throws InputError: the longest request never fits into these blocks
-  void check_longest(const InstanceSpec& instance, std::uint32_t blocks) const;
-
+  bool is_paged() const { return !spec().instances.front().whole; }
+  /// Whether the KV of prompts goes from one instance to the other.
+  bool hands_over(std::size_t from, std::size_t to) const;
+  /// The machine's NICs of the ranks, by the rule of the scenario.
+  void assign_nics(const std::vector<GpuId>& ranks);
   /// Name, role, mapping and scheduler.
   Value instance_value(const InstanceSpec& instance) const;
+  // For --explain: the memory and the largest passes of an instance; the first of the listed requests; the handoff of its first
+  // chunk.
+  Value paged_arithmetic(std::size_t id);
+  Value whole_arithmetic(std::size_t id);
+  Value first_request_arithmetic(const Value& instances) const;
+  Value handoff_arithmetic();
   const ServingFigures& figures() const;
+  std::string instance_table(std::size_t id, const ServingFigures::Instance& figures) const;
   /// Write a row of requests.csv and iterations.csv.
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
-  std::vector<std::uint32_t> blocks_;     ///< by instance
+  std::vector<std::uint32_t> blocks_;     ///< of paged KV cache, by instance
   std::unique_ptr<workload::inference::Service> service_;
   std::optional<OutputFile> requests_csv_, iterations_csv_;
   std::unique_ptr<ServingLog> log_;

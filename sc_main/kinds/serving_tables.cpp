@@ -13,6 +13,15 @@ using workload::inference::StageTimes;
 
 std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
+/// Time of ranks outside kernels: of a run, or of each of its `batches`.
+std::string exposed_text(const workload::inference::RankTimes& t, double batches) {
+  return fmt::format("{} / {} / {} / {}, mean of ranks", duration_text(t.tp_s / batches),
+                     duration_text(t.tp_sync_s / batches), duration_text(t.pp_s / batches),
+                     duration_text(t.host_s / batches));
+}
+
+constexpr const char* kExposed = "exposed TP / gate / PP / host";
+
 }  // namespace
 
 void ServingRun::open_tables(const OutputDirectory& directory) {
@@ -20,10 +29,15 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   service_->add_sink(*this);
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
-      "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,"
-      "preemptions,cached_tokens,recomputed_tokens");
-  for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
-  requests_csv_->print("\n");
+      "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,");
+  if (is_paged()) {
+    requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
+    for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
+    requests_csv_->print("\n");
+  } else {
+    requests_csv_->print(
+        "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
+  }
 }
 
 void ServingRun::on_served(std::uint32_t request, const Served& served) {
@@ -34,11 +48,19 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
     gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
   const std::uint64_t from = nanoseconds(served.request.arrival), end = nanoseconds(t.last_token),
                       first = nanoseconds(t.first_token);
-  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",{},{},{}", served.instance(), request,
+  // Whole sequences have their instances by name in other files, and 0 here.
+  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",", is_paged() ? served.instance() : 0, request,
                        scenario_.model.name, served.request.prompt_tokens, output, from, end, end - from,
                        nanoseconds(served.prefill_begun()) - from, first - from,
-                       output > 1 ? (end - first) / (output - 1) : 0, gaps, served.counts.preemptions,
-                       served.counts.cached_tokens, served.counts.recomputed_tokens);
+                       output > 1 ? (end - first) / (output - 1) : 0, gaps);
+  if (!is_paged()) {
+    requests_csv_->print("{},{},{},{},{},{},{}\n", nanoseconds(t.queued), nanoseconds(served.admitted()),
+                         nanoseconds(served.prefill_begun()), nanoseconds(served.prefilled()), first,
+                         nanoseconds(served.kv_landed()), nanoseconds(served.decode_begun()));
+    return;
+  }
+  requests_csv_->print("{},{},{}", served.counts.preemptions, served.counts.cached_tokens,
+                       served.counts.recomputed_tokens);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
   Time before = served.request.arrival;
   for (const Time part : served.ttft.all()) {
@@ -73,23 +95,31 @@ std::string ServingRun::table() const {
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);
   };
-  const auto spread = [](const auto& values) {
+  const bool many = f.requests > 1;
+  const auto spread = [&](const auto& values) {
+    if (!many) return duration_text(values.mean());
     return fmt::format("{}  (p50 {}, p90 {}, p99 {})", duration_text(values.mean()),
                        duration_text(values.percentile(0.5)), duration_text(values.percentile(0.9)),
                        duration_text(values.percentile(0.99)));
   };
   const auto percent = [](double ratio) { return fmt::format("{:.1f} %", 100 * ratio); };
-  text += fmt::format("{} on {}: {} requests, host {}\n", scenario_.model.name, machine_text(scenario_), f.requests,
-                      spec().host.name);
-  text += "\n  each request, mean\n";
+  text += fmt::format("{} on {}: {} request{}, host {}\n", scenario_.model.name, machine_text(scenario_), f.requests,
+                      f.requests == 1 ? "" : "s", spec().host.name);
+  text += many ? "\n  each request, mean\n" : "\n  the request\n";
   line("TTFT", spread(f.ttft));
   for (std::size_t part = 0; part < workload::inference::kTtftParts; ++part)
-    if (const double seconds = f.ttft_part_s(part); seconds > 0)
+    if (const double seconds = f.ttft_part_s(part); is_paged() && seconds > 0)
       line(fmt::format("  {}", workload::inference::kTtftPartNames[part]),
            fmt::format("{}  {}", duration_text(seconds), percent(seconds / f.ttft.mean())));
+  if (f.has_handoff()) line("time to decode start", spread(f.decode_start));
   line("TPOT", spread(f.tpot));
   line("time between tokens", spread(f.itl));
   line("end to end", spread(f.e2e));
+  const auto mean = [&](double sum) {
+    return duration_text(f.requests > 0 ? sum / static_cast<double>(f.requests) : 0);
+  };
+  if (!is_paged()) line("queueing", mean(f.queue_sum_s));
+  if (f.has_handoff()) line("exposed KV handoff", mean(f.kv_wait_sum_s));
   text += "\n  achieved, from the first arrival to the last token\n";
   const auto rate = [&](std::uint64_t count) { return f.rate(static_cast<double>(count)); };
   line("requests", fmt::format("{:.3f} requests/s", rate(f.requests)));
@@ -101,24 +131,56 @@ std::string ServingRun::table() const {
   if (f.refused > 0)
     line("refused",
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
-  line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
-  line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
-  for (std::size_t i = 0; i < f.instances.size(); ++i) {
-    const InstanceSpec& instance = spec().instances[i];
-    const ServingFigures::Instance& figures = f.instances[i];
-    text += fmt::format("\n  {}: tp {}, pp {}, {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
-                        instance.engine.name);
-    line("batches", fmt::format("{}, mean {:.1f} requests and {:.1f} tokens", figures.iterations,
-                                figures.mean(figures.batch_sum), figures.mean(figures.tokens_sum)));
-    line("KV blocks", fmt::format("{} of {} at most", figures.peak_blocks, figures.kv_blocks - 1));
-    for (std::size_t p = 0; p < figures.stages.size(); ++p) {
-      const auto& seconds = figures.stages[p].seconds;
-      std::string causes;
-      for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
-        if (seconds[use] > 0) causes += fmt::format(", {} {}", StageTimes::kNames[use], duration_text(seconds[use]));
-      line(fmt::format("stage {} busy", p), percent(f.end_s > 0 ? seconds[StageTimes::kBusy] / f.end_s : 0) + causes);
-    }
+  if (is_paged()) {
+    line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
+    line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
   }
+  if (f.has_handoff()) {
+    text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", duration_text(f.prefill_window_s));
+    line("capacity", fmt::format("{:.1f} tokens/s", f.prefill_tokens_per_s()));
+    if (const ServingFigures::Instance* prefill = f.prefiller()) {
+      std::string stages;
+      for (std::size_t p = 0; p < prefill->ranks.size(); ++p)
+        stages += fmt::format("{}stage{} {}", p == 0 ? "" : ", ", p, percent(f.stage_utilisation(*prefill, p)));
+      line("kernel utilisation", stages);
+    }
+    line("bubble fraction", percent(f.bubble_fraction()));
+    line(kExposed, exposed_text(f.mean_times(false), 1));
+  }
+  for (std::size_t i = 0; i < f.instances.size(); ++i) text += instance_table(i, f.instances[i]);
+  return text;
+}
+
+std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Instance& figures) const {
+  const InstanceSpec& instance = spec().instances[id];
+  std::string text = fmt::format("\n  {}: tp {}, pp {}, {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
+                                 instance.engine.name);
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("    {:<30} {}\n", name, value);
+  };
+  line("batches", fmt::format("{}, mean {:.1f} requests and {:.1f} tokens", figures.iterations,
+                              figures.mean(figures.batch_sum), figures.mean(static_cast<double>(figures.tokens))));
+  if (figures.iterations > 0) {
+    line("each batch",
+         fmt::format("{}, {:.1f} tokens/s", duration_text(figures.mean(figures.batches_s)), figures.tokens_per_s()));
+    line(kExposed, exposed_text(figures.mean_times(), static_cast<double>(figures.iterations)));
+  }
+  if (is_paged()) line("KV blocks", fmt::format("{} of {} at most", figures.peak_blocks, figures.kv_blocks - 1));
+  const double end_s = figures_->end_s;
+  for (std::size_t p = 0; p < figures.stages.size(); ++p) {
+    const auto& seconds = figures.stages[p].seconds;
+    std::string causes;
+    for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
+      if (seconds[use] > 0) causes += fmt::format(", {} {}", StageTimes::kNames[use], duration_text(seconds[use]));
+    line(fmt::format("stage {} busy", p),
+         fmt::format("{:.1f} %{}", end_s > 0 ? 100 * seconds[StageTimes::kBusy] / end_s : 0, causes));
+  }
+  const auto fullest = std::max_element(gpus_[id].begin(), gpus_[id].end(), [&](const GpuId& a, const GpuId& b) {
+    return machine_.gpu(a).hbm().peak() < machine_.gpu(b).hbm().peak();
+  });
+  const gpu::Gpu& gpu = machine_.gpu(*fullest);
+  line("peak memory of a rank", fmt::format("{:.2f} of {:.0f} GB", static_cast<double>(gpu.hbm().peak()) * 1e-9,
+                                            static_cast<double>(usable_bytes(gpu)) * 1e-9));
   return text;
 }
 

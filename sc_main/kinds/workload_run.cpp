@@ -10,17 +10,19 @@
 namespace railyard {
 
 #define RAILYARD_LINE(name) RunKind name##_run();
-RAILYARD_KINDS(RAILYARD_LINE)
+#define RAILYARD_PRESET(name)
+RAILYARD_KINDS(RAILYARD_LINE, RAILYARD_PRESET)
 #undef RAILYARD_LINE
 
 namespace {
 
 #define RAILYARD_LINE(name) name##_run(),
 const std::vector<RunKind>& run_kinds() {
-  static const std::vector<RunKind> kinds{RAILYARD_KINDS(RAILYARD_LINE)};
+  static const std::vector<RunKind> kinds{RAILYARD_KINDS(RAILYARD_LINE, RAILYARD_PRESET)};
   return kinds;
 }
 #undef RAILYARD_LINE
+#undef RAILYARD_PRESET
 
 }  // namespace
 
@@ -53,8 +55,6 @@ std::string no_tensor_rate_text(const gpu::GpuDatasheet& gpu, DataType type) {
   return fmt::format("{} has no tensor rate for {}; set model.dtype to one of {}", gpu.name, name_of(type),
                      fmt::join(accepted, ", "));
 }
-
-const char* WorkloadRun::kind() const { return workload_kind(scenario_.workload.type()); }
 
 std::map<GpuId, std::string> WorkloadRun::rank_names() const {
   std::map<GpuId, std::string> names;

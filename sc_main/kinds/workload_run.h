@@ -51,7 +51,7 @@ class WorkloadRun {
   virtual ~WorkloadRun() = default;
 
   /// The value of workload.kind.
-  const char* kind() const;
+  const std::string& kind() const { return scenario_.kind; }
   /// Before a run, not before --explain, which shows the arithmetic. @throws InputError: ranks that do not fit in memory
   virtual void check_fits() const {}
   /// Schedules the first events. Called once, before the simulation starts.

@@ -57,6 +57,7 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   result.platform = executable_platform;
   result.events = resolve_events(written.events, source);
   const Kind& kind = *written.workload.kind;
+  result.kind = kind.name;
   if (!value_at(source.root, "fabric.fidelity")) result.fabric.fidelity = kind.fidelity;
   result.machine = resolve_machine(written.machine, executable_platform, kind.groups, kind.gpus_alone, source);
   result.machine.seed = result.seed;
@@ -73,8 +74,6 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
       kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source, served});
   result.workload_origin = place_of(source.root, "workload");
   result.fold_origin = place_of(source.root, "simulation.fold");
-  result.prefill_origin = place_of(source.root, "workload.prefill");
-  result.decode_origin = place_of(source.root, "workload.decode");
   result.model_origin = place_of(source.root, "model");
   result.network_origin = place_of(source.root, "machine.network");
   return std::move(result);

@@ -37,7 +37,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 Scenario load_llmservingsim(const scenario::LlmServingSimOptions& options, const std::vector<std::string>& sets,
                             const std::string& executable_platform);
 
-/// The value of workload.kind that loads this type of spec: "layer" for a workload::layer::LayerSpec.
+/// The value of workload.kind that runs this type of spec: "layer" for a workload::layer::LayerSpec.
 const char* workload_kind(const std::type_info& spec);
 
 /// JSON Schema (draft-07) of a scenario, as text.

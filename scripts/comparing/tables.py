@@ -109,9 +109,9 @@ def parts(metrics: dict) -> dict[str, float]:
             prefill["the rest"] = rest
         found = {f"prefill: {name}": value for name, value in prefill.items()}
         found |= {"prefill": window, "handoff": metrics["exposed_s.kv"]}
-        if _has(metrics, "decode.step_s", "decode.steps", *(f"decode.exposed_s.{key}" for key in EXPOSED)) and metrics["decode.steps"]:
-            step = metrics["decode.step_s"]
-            decode = {name: metrics[f"decode.exposed_s.{key}"] / metrics["decode.steps"] for key, name in EXPOSED.items()}
+        if _has(metrics, "iterations.mean_s", "iterations.count", *(f"decode.exposed_s.{key}" for key in EXPOSED)) and metrics["iterations.count"]:
+            step = metrics["iterations.mean_s"]
+            decode = {name: metrics[f"decode.exposed_s.{key}"] / metrics["iterations.count"] for key, name in EXPOSED.items()}
             found |= {f"decode step: {name}": value for name, value in decode.items()}
             found |= {"decode step: kernels and the rest": _left(step - sum(decode.values()), step), "decode step": step}
         return found

@@ -2,16 +2,16 @@
 
 import os
 
-from . import run_files
+from . import old_names, run_files
 from .run_files import Maybe
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # versions before have old names of metrics
 IN_PHASE = "utilisation_"  # a key of links, with the phase behind it
 
 
 def _version(value: object) -> None:
-    if value != SCHEMA_VERSION:
-        raise ValueError(f"{SCHEMA_VERSION}")
+    if value not in range(1, SCHEMA_VERSION + 1):
+        raise ValueError(f"1 to {SCHEMA_VERSION}")
 
 
 def _metric(value: object) -> None:
@@ -67,5 +67,5 @@ def flat(group: dict) -> dict[str, object]:
 
 
 def metrics(summary: dict) -> dict[str, object]:
-    """The metrics under dotted names."""
-    return flat(summary["metrics"])
+    """The metrics under dotted names, those of today."""
+    return {old_names.today(name): value for name, value in flat(summary["metrics"]).items()}

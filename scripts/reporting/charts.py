@@ -157,7 +157,7 @@ def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int
     if point.kind == "disaggregated_prefill":
         return [
             ("prefill", "ttft_s", "prefill_capacity_tokens_per_s", lambda p: p.ranks("prefill")),
-            ("decode", "tpot_s", "decode.capacity_tokens_per_s", lambda p: p.ranks("decode")),
+            ("decode", "tpot_s", "iterations.tokens_per_s", lambda p: p.ranks("decode")),
         ]
     if point.kind == "layer" and "tokens_per_s" in point.metrics:
         return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lib import summaries
+from lib import old_names, summaries
 from sweeping import database
 from sweeping.database import DATABASE, FIRST_COLUMNS, is_sweep
 
@@ -115,5 +115,5 @@ def _point(directory: pathlib.Path, row: dict, number: int, axes: Iterable[str],
     )
     for column, value in row.items():
         if column not in FIRST_COLUMNS and column not in axes and value is not None:
-            point.metrics[column.removeprefix("metric.")] = value
+            point.metrics[old_names.today(column.removeprefix("metric."))] = value
     return point

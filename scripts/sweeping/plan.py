@@ -24,6 +24,7 @@ import pathlib
 import re
 from dataclasses import dataclass, field
 
+from lib import old_names
 from lib.keys import names_input
 from lib.yaml_source import Value, leaves, read
 
@@ -239,7 +240,7 @@ class Sweep:
         if len(fields) != 1:
             raise value.wrong("objective: expected minimise or maximise")
         (goal, metric), = fields.items()
-        return _expression(metric, f"objective.{goal}"), goal == "maximise"
+        return _expression(metric, f"objective.{goal}", names_metrics=True), goal == "maximise"
 
     # -- points
 
@@ -316,9 +317,10 @@ def _range(what: str, value: Value, fields: dict[str, Value]) -> list[int | floa
     return numbers
 
 
-def _expression(value: Value, what: str) -> Expression:
+def _expression(value: Value, what: str, names_metrics: bool = False) -> Expression:
+    text = value.text(what)
     try:
-        return Expression(value.text(what))
+        return Expression(old_names.current(text, f"{value.file}: {what}") if names_metrics else text)
     except ExpressionError as error:
         raise value.wrong(f"{what}: {value.text(what)}: {error}") from error
 

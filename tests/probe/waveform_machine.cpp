@@ -11,7 +11,7 @@
 #include "probe/waveform.h"
 #include "sc_main/scenario/load.h"
 #include "tests/probe/vcd_reader.h"
-#include "tests/support/prefill_service.h"
+#include "tests/support/service_of.h"
 #include "tests/support/simulation.h"
 #include "tests/support/systemc_main.h"
 
@@ -46,7 +46,7 @@ class Traced : private test::FreshKernel, private workload::inference::ServiceSi
     service().add_sink(*this);
   }
 
-  workload::inference::Service& service() { return test::prefill_service(simulation); }
+  workload::inference::Service& service() { return test::service_of(simulation); }
   Waveform& trace(const std::string& path, Level level) {
     Waveform::Config config;
     config.path = path;

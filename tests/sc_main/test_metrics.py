@@ -10,8 +10,8 @@ PAGE = (ROOT / "docs" / "results.md").read_text()
 TABLES = dict(re.findall(r"<!-- metrics of (\w+) -->\n(.*?)<!-- end of metrics -->", PAGE, re.DOTALL))
 SCENARIOS = ROOT / "scenarios"
 RUNS = {  # runs that have all metrics of a kind together: platform, scenario, settings
-    "disaggregated_prefill": [("plx_box", None)],
-    "serving": [("plx_box", "serving_llama3_70b_plx_pp4.yaml"),
+    "serving": [("plx_box", None),  # its preset disaggregated_prefill
+                ("plx_box", "serving_llama3_70b_plx_pp4.yaml"),
                 ("plx_box", "serving_llama3_70b_plx_pp4.yaml", "workload.instances=[{name: p, role: prefill, pp: 4, gpus: [0, 1, 2, 3]}, "
                                                                "{name: d, role: decode, pp: 4, gpus: [4, 5, 6, 7]}]")],
     "training": [("dgx_h100", "training/llama3_8b_8.yaml", "workload.zero_stage=3", "workload.global_batch=16"),

@@ -108,14 +108,14 @@ def test_explain_gives_the_published_numbers(tmp_path):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(TINY.replace(f"{ROOT}/tests/models/tiny.json", f"{ROOT}/scenarios/models/llama-3.1-8b.json"))
     numbers = json.loads(succeed("plx_box", scenario, "--explain", "--json").stdout)
-    assert numbers["model"]["total_parameters"] == 8_030_261_248
-    assert numbers["model"]["kv_bytes_per_token"] == 2 * 32 * 8 * 128 * 2
+    assert numbers["parameters"]["total"] == 8_030_261_248
+    assert numbers["parameters"]["kv_bytes_per_token"] == 2 * 32 * 8 * 128 * 2
     assert numbers["first_request"]["chunks"] == 3
-    per_rank = sum(stage["parameters_per_rank"] for stage in numbers["prefill"]["stages"]) * 2
+    per_rank = sum(stage["parameters_per_rank"] for stage in numbers["instances"][0]["stages"]) * 2
     assert per_rank == pytest.approx(8_030_261_248, rel=1e-3)
     # Without contention and latency no run is faster.
     succeed("plx_box", scenario, "--out", tmp_path / "out", "--quiet")
-    assert summary(tmp_path / "out")["metrics"]["ttft_s"] > 0.95 * numbers["prefill"]["ideal_ttft_s"]
+    assert summary(tmp_path / "out")["metrics"]["ttft_s"] > 0.95 * numbers["first_request"]["ideal_ttft_s"]
     text = succeed("plx_box", scenario, "--explain").stdout
     assert "8030261248 parameters" in text
 

@@ -6,7 +6,7 @@
 #include "tests/scenario/scenario_support.h"
 #include "workload/bench/collective_spec.h"
 #include "workload/bench/layer_spec.h"
-#include "workload/inference/service/prefill_spec.h"
+#include "workload/inference/service/serving_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(kinds_of_workload_take_shipped_engines_and_files) {
   BOOST_TEST(of_instance({"workload.engine=./mine.yaml"}) == "mine");
 
   const auto of_groups = [&](const std::vector<std::string>& sets) {
-    return scratch.load(small_scenario(), sets).spec<workload::inference::PrefillSpec>().engine.name;
+    return scratch.load(small_scenario(), sets).spec<workload::inference::ServingSpec>().instances[0].engine.name;
   };
   BOOST_TEST(of_groups({"workload.engine=trtllm-1.0"}) == "trtllm-1.0");
   BOOST_TEST(of_groups({"workload.engine=./mine.yaml"}) == "mine");
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(old_words_are_read_and_named) {
     BOOST_TEST_REQUIRE(loaded.notes.size() == 1u);
     BOOST_TEST(loaded.notes.front().find("old; write workload.engine: " + old.engine) != std::string::npos,
                loaded.notes.front());
-    BOOST_TEST(loaded.resolved.find("preset") == std::string::npos);
+    BOOST_TEST(loaded.resolved.find("preset:") == std::string::npos);
   }
   const ServingSpec part = scratch
                                .load(serving, {"workload.scheduler.preset=sglang",

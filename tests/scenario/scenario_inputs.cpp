@@ -4,12 +4,12 @@
 
 #include "sc_main/scenario/model/config.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/inference/service/prefill_spec.h"
+#include "workload/inference/service/serving_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
 using transformer::ModelShape;
-using workload::inference::PrefillSpec;
+using workload::inference::ServingSpec;
 
 namespace {
 
@@ -41,9 +41,9 @@ struct Trace {
   std::vector<workload::inference::Request> load(const std::string& format, const std::string& text,
                                                  const std::string& more = "") {
     scratch.write("trace", text);
-    return scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"})
-        .spec<PrefillSpec>()
-        .requests;
+    return *scratch.load_with({"workload.requests={format: " + format + ", file: trace" + more + "}"})
+                .spec<ServingSpec>()
+                .listed;
   }
   std::string refusal(const std::string& format, const std::string& text, const std::string& more = "") {
     scratch.write("trace", text);

@@ -4,11 +4,11 @@
 
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/scenario/scenario_support.h"
-#include "workload/inference/service/prefill_spec.h"
+#include "workload/inference/service/serving_spec.h"
 
 using namespace railyard;
 using namespace railyard::test;
-using workload::inference::PrefillSpec;
+using workload::inference::ServingSpec;
 using Layers = std::vector<std::uint32_t>;
 
 BOOST_AUTO_TEST_CASE(shipped_plx_scenario) {
@@ -23,13 +23,14 @@ BOOST_AUTO_TEST_CASE(shipped_plx_scenario) {
   BOOST_TEST(s.machine.groups[0].gpu.sm.count == 142u);
   BOOST_TEST(s.machine.board.pcie_switches == 2u);
   BOOST_TEST(s.machine.nics_per_server == 2u);
-  BOOST_TEST(s.spec<PrefillSpec>().requests.size() == 1u);
-  BOOST_TEST(s.spec<PrefillSpec>().requests[0].prompt_tokens == 1024u);
-  BOOST_TEST(s.spec<PrefillSpec>().requests[0].output_tokens == 9u);  // prefill's token and eight steps
-  BOOST_TEST(s.spec<PrefillSpec>().chunk_tokens == 256u);
-  BOOST_TEST(s.spec<PrefillSpec>().prefill.ranks() == 8u);
-  BOOST_TEST(s.spec<PrefillSpec>().prefill.stage_layers == (Layers{40, 40}), boost::test_tools::per_element());
-  BOOST_TEST(s.spec<PrefillSpec>().decode.placement == (Layers{0, 1, 2, 3, 4, 5, 6, 7}),
+  BOOST_TEST(s.spec<ServingSpec>().listed->size() == 1u);
+  BOOST_TEST(s.spec<ServingSpec>().listed->at(0).prompt_tokens == 1024u);
+  BOOST_TEST(s.spec<ServingSpec>().listed->at(0).output_tokens == 9u);  // prefill's token and eight steps
+  BOOST_TEST(s.spec<ServingSpec>().instances[0].whole->max_batched_tokens == 256u);
+  BOOST_TEST(s.spec<ServingSpec>().instances[0].mapping.ranks() == 8u);
+  BOOST_TEST(s.spec<ServingSpec>().instances[0].mapping.stage_layers == (Layers{40, 40}),
+             boost::test_tools::per_element());
+  BOOST_TEST(s.spec<ServingSpec>().instances[1].mapping.placement == (Layers{0, 1, 2, 3, 4, 5, 6, 7}),
              boost::test_tools::per_element());
   BOOST_TEST(s.fabric.transaction_bytes == 0u);
   BOOST_TEST(int(s.fabric.classes[std::size_t(TrafficClass::tp)].virtual_channel) == 0);
@@ -41,8 +42,8 @@ BOOST_AUTO_TEST_CASE(shipped_dgx_scenarios) {
   BOOST_TEST(h100.machine.board.nvlink_planes == (Layers{5, 4, 4, 5}), boost::test_tools::per_element());
   BOOST_TEST(h100.machine.nics_per_server == 8u);
   BOOST_TEST(h100.machine.groups[0].nvlink.gb_per_s == 25);
-  BOOST_TEST(h100.spec<PrefillSpec>().prefill.tp == 8u);
-  BOOST_TEST(h100.spec<PrefillSpec>().requests[0].prompt_tokens == 4096u);
+  BOOST_TEST(h100.spec<ServingSpec>().instances[0].mapping.tp == 8u);
+  BOOST_TEST(h100.spec<ServingSpec>().listed->at(0).prompt_tokens == 4096u);
   const Scenario a100 = load_scenario(kSource + "/scenarios/dgx_a100_llama3_70b.yaml", {}, "dgx_a100");
   BOOST_TEST(a100.machine.board.nvlink_planes.size() == 6u);
   BOOST_TEST(a100.machine.ib_cable.gb_per_s == 25);  // HDR
@@ -59,8 +60,8 @@ BOOST_AUTO_TEST_CASE(nic_rule_comparison_differs_in_the_rule_only) {
   const std::string folder = kSource + "/scenarios/nic_rule_comparison/";
   const Scenario modulo = load_scenario(folder + "modulo.yaml", {}, "plx_box");
   const Scenario nearest = load_scenario(folder + "nearest.yaml", {}, "plx_box");
-  BOOST_TEST((modulo.spec<PrefillSpec>().nic_rule == workload::inference::NicRule::modulo));
-  BOOST_TEST((nearest.spec<PrefillSpec>().nic_rule == workload::inference::NicRule::nearest));
+  BOOST_TEST((modulo.spec<ServingSpec>().nic_rule == workload::inference::NicRule::modulo));
+  BOOST_TEST((nearest.spec<ServingSpec>().nic_rule == workload::inference::NicRule::nearest));
   const auto keys_only = [&](const std::string& name) {
     std::string kept, line;
     std::istringstream lines(text_of(folder + name));
@@ -82,13 +83,13 @@ BOOST_AUTO_TEST_CASE(defaults_for_everything_but_the_question) {
   BOOST_TEST(s.machine.plx.name == "pex89144");
   BOOST_TEST((s.machine.uplink == platforms::Uplink::dual_root));
   BOOST_TEST((s.model.dtype == DataType::bf16));
-  BOOST_TEST(s.spec<PrefillSpec>().requests.size() == 1u);
-  BOOST_TEST(s.spec<PrefillSpec>().requests[0].output_tokens == 9u);
-  BOOST_TEST(s.spec<PrefillSpec>().decode.tp == 4u);  // as prefill
-  BOOST_TEST(s.spec<PrefillSpec>().decode.pp == 2u);
-  BOOST_TEST(s.spec<PrefillSpec>().memory_limit_ratio == 0.9);
-  BOOST_TEST((s.spec<PrefillSpec>().handoff == workload::inference::HandoffGrain::per_chunk));
-  BOOST_TEST((s.spec<PrefillSpec>().pp_send == workload::inference::PpSend::shard));
+  BOOST_TEST(s.spec<ServingSpec>().listed->size() == 1u);
+  BOOST_TEST(s.spec<ServingSpec>().listed->at(0).output_tokens == 9u);
+  BOOST_TEST(s.spec<ServingSpec>().instances[1].mapping.tp == 4u);  // as prefill
+  BOOST_TEST(s.spec<ServingSpec>().instances[1].mapping.pp == 2u);
+  BOOST_TEST(s.spec<ServingSpec>().memory.memory_limit_ratio == 0.9);
+  BOOST_TEST((s.spec<ServingSpec>().handoff == workload::inference::HandoffGrain::per_chunk));
+  BOOST_TEST((s.spec<ServingSpec>().pp_send == workload::inference::PpSend::shard));
   BOOST_TEST(scratch.load(small_scenario(), {}, "dgx_h100").machine.groups[1].gpu.name == "H100-SXM5-80GB");
 }
 
@@ -222,7 +223,7 @@ BOOST_AUTO_TEST_CASE(decode_steps_and_output_tokens) {
   const auto outputs = [&](const std::vector<std::string>& sets) {
     std::vector<std::uint32_t> tokens;
     const Scenario scenario = scratch.load_with(sets);
-    for (const auto& request : scenario.spec<PrefillSpec>().requests) tokens.push_back(request.output_tokens);
+    for (const auto& request : *scenario.spec<ServingSpec>().listed) tokens.push_back(request.output_tokens);
     return tokens;
   };
   const std::string list = "workload.requests={list: [{prompt_tokens: 5, output_tokens: 7}, {prompt_tokens: 5}]}";
@@ -241,7 +242,7 @@ BOOST_AUTO_TEST_CASE(listed_requests_go_by_arrival) {
   const Scenario s = scratch.load_with(
       {"workload.requests={list: [{arrival_s: 17000.000000001, prompt_tokens: 1}, {arrival_s: 0.5, prompt_tokens: 2}, "
        "{prompt_tokens: 3}]}"});
-  const auto& requests = s.spec<PrefillSpec>().requests;
+  const auto& requests = *s.spec<ServingSpec>().listed;
   BOOST_TEST(requests[0].prompt_tokens == 3u);
   BOOST_TEST(requests[1].prompt_tokens == 2u);
   BOOST_TEST(requests[1].arrival.fs() == 500'000'000'000'000ull);
@@ -252,17 +253,17 @@ BOOST_AUTO_TEST_CASE(listed_requests_go_by_arrival) {
 BOOST_AUTO_TEST_CASE(stages_and_placement) {
   const Scratch scratch;
   const auto stages = [&](const std::vector<std::string>& sets) {
-    return scratch.load_with(sets).spec<PrefillSpec>().prefill.stage_layers;
+    return scratch.load_with(sets).spec<ServingSpec>().instances[0].mapping.stage_layers;
   };
   BOOST_TEST(stages({"workload.prefill={tp: 1, pp: 5}"}) == (Layers{7, 7, 6, 6, 6}), boost::test_tools::per_element());
   BOOST_TEST(stages({"workload.prefill.stage_layers=[20, 12]"}) == (Layers{20, 12}), boost::test_tools::per_element());
   const Layers backwards{7, 6, 5, 4, 3, 2, 1, 0}, straight{0, 1, 2, 3, 4, 5, 6, 7};
   const Scenario one = scratch.load_with({"workload.placement=[7, 6, 5, 4, 3, 2, 1, 0]"});
-  BOOST_TEST(one.spec<PrefillSpec>().prefill.placement == backwards, boost::test_tools::per_element());
-  BOOST_TEST(one.spec<PrefillSpec>().decode.placement == straight, boost::test_tools::per_element());
+  BOOST_TEST(one.spec<ServingSpec>().instances[0].mapping.placement == backwards, boost::test_tools::per_element());
+  BOOST_TEST(one.spec<ServingSpec>().instances[1].mapping.placement == straight, boost::test_tools::per_element());
   const Scenario other = scratch.load_with({"workload.placement={prefill: auto, decode: [7, 6, 5, 4, 3, 2, 1, 0]}"});
-  BOOST_TEST(other.spec<PrefillSpec>().prefill.placement == straight, boost::test_tools::per_element());
-  BOOST_TEST(other.spec<PrefillSpec>().decode.placement == backwards, boost::test_tools::per_element());
+  BOOST_TEST(other.spec<ServingSpec>().instances[0].mapping.placement == straight, boost::test_tools::per_element());
+  BOOST_TEST(other.spec<ServingSpec>().instances[1].mapping.placement == backwards, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(set_options) {
@@ -274,8 +275,8 @@ BOOST_AUTO_TEST_CASE(set_options) {
   BOOST_TEST(s.fabric.transaction_bytes == 65536u);
   BOOST_TEST(int(s.fabric.classes[std::size_t(TrafficClass::pp)].priority) == 3);
   BOOST_TEST(s.seed == 9u);  // in order
-  BOOST_TEST(s.spec<PrefillSpec>().requests[0].prompt_tokens == 1u);
-  BOOST_TEST(s.spec<PrefillSpec>().requests[1].prompt_tokens == 50u);
+  BOOST_TEST(s.spec<ServingSpec>().listed->at(0).prompt_tokens == 1u);
+  BOOST_TEST(s.spec<ServingSpec>().listed->at(1).prompt_tokens == 50u);
 }
 
 BOOST_AUTO_TEST_CASE(classes_of_traffic) {

@@ -23,7 +23,7 @@ from comparing.runs import Run  # noqa: E402
 def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", scenario=None, **changes):
     names = ["GPU_P[0][0]_PCI", "IB_Cable_P[0]"]
     summary = {
-        "schema_version": 1,
+        "schema_version": 2,
         "kind": kind,
         "platform": "plx_box",
         "model": "tiny",
@@ -237,7 +237,8 @@ def test_csv_holds_every_number_unrounded(tmp_path):
 WINDOW = {
     "requests": 1, "prefill_window_s": 1.0, "stage_utilisation": {"stage0": 0.5, "stage1": 0.3}, "bubble_fraction": 0.25,
     "exposed_s": {"tp": 0.3, "tp_sync": 0.05, "pp": 0.1, "kv": 0.02, "host": 0.0},
-    "decode": {"steps": 4, "step_s": 0.05, "exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04, "host": 0.0}},
+    "iterations": {"count": 4, "mean_s": 0.05},
+    "decode": {"exposed_s": {"tp": 0.08, "tp_sync": 0.0, "pp": 0.04, "host": 0.0}},
 }
 
 
@@ -260,6 +261,21 @@ def test_where_the_time_moved(tmp_path):
         "decode step: kernels and the rest": ["20.000 ms", "20.000 ms", "0"],
         "decode step": ["50.000 ms", "50.000 ms", "0"],
     }
+
+
+def test_a_run_of_version_1_is_compared_by_the_names_of_today(tmp_path):
+    steps = {"count": 4, "tokens": 8, "mean_s": 0.05, "mean_batch": 2.0, "tokens_per_s": 40.0}
+    before = dict(zip(("steps", "tokens", "step_s", "batch", "capacity_tokens_per_s"), steps.values()))
+    now = WINDOW | {"iterations": steps}
+    then = {name: value for name, value in WINDOW.items() if name != "iterations"} | {"decode": WINDOW["decode"] | before}
+    runs = [write_run(tmp_path / "then", 1.0, metrics=then, schema_version=1), write_run(tmp_path / "now", 1.0, metrics=now)]
+    done = run(*runs)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, value in steps.items():
+        shown = tables.formatter(f"iterations.{name}")(value)
+        assert line_of(done.stdout, f"iterations.{name}") == [f"iterations.{name}", shown, shown, "1.000"]
+    assert line_of(done.stdout, "decode step") == ["decode step", "50.000 ms", "50.000 ms", "0"]
+    assert not re.search("|".join(rf"decode\.{name}\\b" for name in before), done.stdout)
 
 
 @pytest.mark.parametrize("tp, pp", [(2, 2), (4, 1), (1, 3)])
@@ -369,7 +385,7 @@ def test_bad_input_is_one_line(tmp_path):
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "summary.json").write_text('{"schema_version": 1}')
     other = write_run(tmp_path / "other", 0.5, kind="training")
-    newer = write_run(tmp_path / "newer", 0.5, schema_version=2)
+    newer = write_run(tmp_path / "newer", 0.5, schema_version=3)
     unlinked = write_run(tmp_path / "unlinked", 0.5)
     (unlinked / "links.csv").unlink()
     assert refused(good) == "compare.py: error: nothing to compare; give at least two runs\n"
@@ -377,7 +393,7 @@ def test_bad_input_is_one_line(tmp_path):
     assert refused(good, tmp_path / "none").endswith("none/summary.json: No such file or directory; expected summary.json in the --out directory of a run\n")
     assert "text/summary.json: not summary.json in the --out directory of a run: " in refused(good, tmp_path / "text")
     assert refused(good, tmp_path / "bare").endswith("bare/summary.json: has no kind; written by another version of Railyard?\n")
-    assert refused(good, newer).endswith("schema_version: expected 1, got 2; written by another version of Railyard?\n")
+    assert refused(good, newer).endswith("schema_version: expected 1 to 2, got 3; written by another version of Railyard?\n")
     assert refused(good, other).endswith("runs of different kinds: disaggregated_prefill, training\n")
     assert refused(good, unlinked).endswith("unlinked/links.csv: No such file or directory; expected the links of a run\n")
     spoiled = write_run(tmp_path / "spoiled", 0.5, scenario="workload: {tp: 1, tp: 2}\n")

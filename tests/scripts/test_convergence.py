@@ -19,7 +19,7 @@ size = 2000 if size == "auto" else int(size)
 out = sys.argv[sys.argv.index("--out") + 1]
 os.makedirs(out, exist_ok=True)
 rows = [{"class": "kv", "messages": 3, "mean_actual_s": 2e-5 + size * 1e-9}, {"class": "pp", "messages": 0, "mean_actual_s": 0}]
-summary = {"schema_version": 1, "kind": "disaggregated_prefill", "complete": True, "links": [], "model": "tiny", "platform": "plx_box", "metrics": {"ttft_s": 2e-2}, "traffic": rows,
+summary = {"schema_version": 2, "kind": "disaggregated_prefill", "complete": True, "links": [], "model": "tiny", "platform": "plx_box", "metrics": {"ttft_s": 2e-2}, "traffic": rows,
            "simulator": {"transactions": 8_000_000 // size}}
 json.dump(summary, open(os.path.join(out, "summary.json"), "w"))
 """

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -15,6 +16,7 @@ from platform_runs import ROOT, rows, succeed, summary, tiny
 from reports import SCRIPT, database, report, small_sweep
 
 from reporting import charts, figures, kernel_charts, kinds, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
+from lib.old_names import OLD_NAMES  # noqa: E402
 from sweeping.database import DATABASE  # noqa: E402
 
 
@@ -103,6 +105,15 @@ def test_charts_of_a_sweep_hold_what_its_database_holds(sweep):
         (f"prompt={row['prompt']}", row["tp"], row["pp"]): row["objective"] for row in stored if row["status"] == "done"
     }
     assert heat.best == min(cells.values()) == subject.ranked()[0].objective
+
+
+def test_a_sweep_with_metrics_of_version_1_has_the_names_of_today(sweep, tmp_path):
+    then = tmp_path / "then"
+    shutil.copytree(sweep, then)
+    with contextlib.closing(sqlite3.connect(then / DATABASE)) as connection, connection:
+        for old, new in OLD_NAMES.items():
+            connection.execute(f'ALTER TABLE runs RENAME COLUMN "{new}" TO "{old}"')
+    assert [point.metrics for point in source.read(then).points] == [point.metrics for point in source.read(sweep).points]
 
 
 def test_the_pipeline_shows_the_bubble_that_the_run_reports(tmp_path):

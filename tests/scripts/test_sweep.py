@@ -245,6 +245,12 @@ def test_repeats_count_as_their_mean(folder):
     assert done.stdout.splitlines()[1:4] == ["largest ttft_s + seed:", "  3.1          tp=1", "  2.6          tp=2"]
 
 
+def test_an_objective_with_an_old_name_means_the_new_one(folder, capsys):
+    folder.sweep("scenario: base.yaml\naxes: {workload.tp: [1]}\nobjective: {minimise: decode.step_s / tp + old.decode.step_s}\n")
+    assert Sweep(folder.path / "sweep.yaml").objective.text == "iterations.mean_s / tp + old.decode.step_s"
+    assert capsys.readouterr().err == f"{folder.path / 'sweep.yaml'}: objective.minimise: decode.step_s is now iterations.mean_s\n"
+
+
 def test_an_unknown_metric_is_said(folder):
     folder.sweep(SWEEP.replace("ttft_s", "tttf_s"))
     done = folder.run()

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/scenario/scenario_support.h"
-#include "tests/support/prefill_service.h"
+#include "tests/support/service_of.h"
 #include "tests/support/simulation.h"
 
 namespace railyard::test {
@@ -108,7 +108,7 @@ class PrefillRun : private FreshKernel {
   Records records;
   railyard::Simulation simulation;
 
-  workload::inference::Service& service() { return prefill_service(simulation); }
+  workload::inference::Service& service() { return service_of(simulation); }
   transport::Assembly& fabric() { return simulation.fabric(); }
   /// A request with its times.
   const workload::inference::Served& request(std::uint32_t r = 0) {

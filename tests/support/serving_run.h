@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sc_main/kinds/serving_run.h"
 #include "tests/support/prefill_run.h"
 #include "tests/support/scheduling.h"
+#include "tests/support/service_of.h"
 
 namespace railyard::test {
 
@@ -73,7 +73,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
   std::vector<workload::inference::Served> served;  ///< by number
 
   transport::Assembly& fabric() { return simulation.fabric(); }
-  workload::inference::Service& service() { return static_cast<ServingRun&>(simulation.workload()).service(); }
+  workload::inference::Service& service() { return service_of(simulation); }
   workload::inference::Grid& instance() { return service().instance(0).grid(); }
 
   void run() {

@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
   sets.push_back(limit_for(3500, sets));
   const Scenario scenario = tiny_scenario(sets);
   PrefillRun run(scenario);
-  const double ratio = scenario.spec<workload::inference::PrefillSpec>().memory_limit_ratio;
+  const double ratio = scenario.spec<workload::inference::ServingSpec>().memory.memory_limit_ratio;
   std::vector<const gpu::Gpu*> gpus{&run.prefill_gpu(0), &run.decode_gpu(0)};
   Bytes most = 0;
   run.run([&] {
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(without_pressure_all_are_admitted_on_arrival) {
   PrefillRun run(scenario);
   run.run();
   for (std::uint32_t r = 0; r < 3; ++r)
-    BOOST_TEST((run.request(r).admitted() == scenario.spec<workload::inference::PrefillSpec>().requests[r].arrival));
+    BOOST_TEST((run.request(r).admitted() == scenario.spec<workload::inference::ServingSpec>().listed->at(r).arrival));
   BOOST_TEST((run.request(1).prefill_begun() > run.request(1).admitted()));  // behind the first
   BOOST_TEST((run.request(2).prefill_begun() == Time::ms(500)));             // the machine is idle: at once
   BOOST_TEST((run.request(0).times.first_token < run.request(1).times.first_token));

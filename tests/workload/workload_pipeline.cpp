@@ -22,9 +22,9 @@ struct Stages : FreshKernel, PassClient {
         fabric(transport::VcPlan(), scenario.fabric.transaction_bytes),
         machine(scenario.machine, fabric),
         executor(fabric, records),
-        grid("prefill", "", scenario.model, scenario.spec<workload::inference::PrefillSpec>().prefill,
-             scenario.spec<workload::inference::PrefillSpec>().host,
-             scenario.spec<workload::inference::PrefillSpec>().engine, gpus(stages), executor),
+        grid("prefill", "", scenario.model, scenario.spec<workload::inference::ServingSpec>().instances[0].mapping,
+             scenario.spec<workload::inference::ServingSpec>().host,
+             scenario.spec<workload::inference::ServingSpec>().instances[0].engine, gpus(stages), executor),
         passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this, without_kernels()) {}
 
   static Pass without_kernels() {

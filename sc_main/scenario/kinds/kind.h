@@ -35,6 +35,7 @@ struct Setting {
 struct Kind {
   const char* name = "";
   const std::type_info* spec = nullptr;  ///< type of the spec that resolve() returns
+  const char* preset_of = "";            ///< the kind that runs it, whose spec resolve() returns; "": itself
   std::vector<std::string> groups;       ///< groups of the machine on which the workload runs; none: any groups
   bool runs_model = false;
   transport::Fidelity fidelity = transport::Fidelity::train;  ///< default of fabric.fidelity

@@ -6,12 +6,12 @@
 namespace railyard::scenario {
 
 #define RAILYARD_LINE(name) Kind name##_kind();
-RAILYARD_KINDS(RAILYARD_LINE)
+RAILYARD_KINDS(RAILYARD_LINE, RAILYARD_LINE)
 #undef RAILYARD_LINE
 
 const std::vector<Kind>& workload_kinds() {
 #define RAILYARD_LINE(name) name##_kind(),
-  static const std::vector<Kind> kinds{RAILYARD_KINDS(RAILYARD_LINE)};
+  static const std::vector<Kind> kinds{RAILYARD_KINDS(RAILYARD_LINE, RAILYARD_LINE)};
 #undef RAILYARD_LINE
   return kinds;
 }
@@ -45,7 +45,7 @@ namespace railyard {
 
 const char* workload_kind(const std::type_info& spec) {
   for (const scenario::Kind& kind : scenario::workload_kinds())
-    if (*kind.spec == spec) return kind.name;
+    if (*kind.spec == spec && *kind.preset_of == 0) return kind.name;
   return "";
 }
 

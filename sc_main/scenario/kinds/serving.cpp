@@ -147,6 +147,8 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
                               bool async_host, const std::string& key, const Setting& setting) {
   InstanceSpec spec;
   spec.name = written.name;
+  spec.key = key;
+  spec.where = place_of(setting.source.root, key);
   spec.part = written.part;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];

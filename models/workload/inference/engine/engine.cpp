@@ -74,7 +74,7 @@ void Engine::compose() {
     std::vector<std::uint32_t> first;
     for (const ScheduledBatch::Item& item : next.batch.items)
       if (item.is_first) first.push_back(item.request);
-    if (spec_.names != PassNames::iteration) {  // batches are chunks and steps of given requests
+    if (spec_.in_turn) {
       executor_.passed(this, group_gate(group));
       for (const std::uint32_t request : first) executor_.passed(this, request);
     } else {
@@ -113,7 +113,7 @@ Pass Engine::plan(Iteration& iteration) {
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
-  if (spec_.names == PassNames::iteration) executor_.reached(this, group_gate(iteration.batch.group));
+  if (spec_.needs_begin) executor_.reached(this, group_gate(iteration.batch.group));
   scheduler_.begun(iteration.batch);
   client_.on_batch_begun(pass, iteration.batch);
   for (const ScheduledBatch::Item& item : iteration.batch.items)
@@ -163,7 +163,7 @@ void Engine::complete() {
   const Iteration iteration = std::move(in_flight_.front());
   in_flight_.pop_front();
   stages_.completed(executor_.fabric().now());
-  executor_.reached(this, group_gate(iteration.batch.group));
+  if (spec_.needs_tokens) executor_.reached(this, group_gate(iteration.batch.group));
   tokens_done_ += iteration.batch.tokens();
   const Time now = executor_.fabric().now();
   step_seconds_ += (now - later(iteration.composed, step_done_)).seconds();

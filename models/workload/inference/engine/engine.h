@@ -39,7 +39,11 @@ struct EngineSpec {
   TokenIds token_ids = TokenIds::to_first_stage;
   std::uint32_t max_in_flight = 1;  ///< batches, for the causes of idle stages
   bool names_requests = false;      ///< names of passes contain the request
-  std::string suffix;               ///< of names of passes and their jobs: "_Inst[a]"
+  /// What the next batch of a group needs of the ones before, for critical paths: their first kernels, their tokens.
+  bool needs_begin = true, needs_tokens = true;
+  /// Also for these: a batch is a part of one request, one after the other as they came. It waits for its request.
+  bool in_turn = false;
+  std::string suffix;  ///< of names of passes and their jobs: "_Inst[a]"
 };
 
 /// A batch on its way.

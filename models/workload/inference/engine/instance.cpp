@@ -40,6 +40,9 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
     if (spec_.rules.sampled_ids == SampledIds::host) engine.token_ids = TokenIds::stay;
     return engine;
   }
+  engine.needs_begin = spec_.whole->is_eager;
+  engine.needs_tokens = !spec_.whole->is_eager;
+  engine.in_turn = spec_.whole->prompts_in_turn;
   if (part() == RequestPart::answer) {
     engine.names = PassNames::decode;
     engine.token_ids = TokenIds::to_next_batch;
@@ -58,10 +61,11 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
     return make_paged_scheduler(s, paged_blocks);
   }
   const WholeSequencesSpec& s = *spec_.whole;
+  const std::uint32_t tokens = std::min(s.max_batched_tokens, s.longest_pass);
   if (part() == RequestPart::answer) {
-    grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, s.max_seqs, 1);
+    grid_.load(setting.memory_limit_ratio, tokens, s.max_seqs, 1);
   } else {
-    grid_.load(setting.memory_limit_ratio, s.max_batched_tokens, 1, s.max_batched_tokens);
+    grid_.load(setting.memory_limit_ratio, tokens, 1, tokens);
   }
   return std::make_unique<WholeSequences>(s, grid_.kv().blocks(), grid_.kv());
 }

@@ -31,6 +31,8 @@ struct KvBlocks {
 
 struct InstanceSpec {
   std::string name;
+  std::string key;  ///< of its mapping in the scenario, and its place, for errors
+  Origin where;
   RequestPart part = RequestPart::all;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;

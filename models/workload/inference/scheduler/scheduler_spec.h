@@ -41,6 +41,7 @@ struct SchedulerSpec {
 /// Of the scheduler WholeSequences.
 struct WholeSequencesSpec {
   std::uint32_t max_batched_tokens = 8192;
+  std::uint32_t longest_pass = ~0u;  ///< tokens; no batch of the requests has more, whatever the limit
   std::uint32_t max_seqs = 1024;
   std::uint32_t max_in_flight = 1;  ///< batches, of each group
   bool is_eager = false;  ///< instead of max_in_flight: a batch is composed as soon as the one before has begun

@@ -1,7 +1,7 @@
 // The room `service` serves requests from arrival to the last token. The ApiServer takes them from their source and brings tokens
 // to clients; a Router says which instances compute a request; the Service puts it into their queues, one visit after the other;
-// and a KvExchange moves KV from the instance with the prompt to the one with the answer. ServingSpec says what runs; PrefillSpec
-// is a preset of it. Kinds of workloads own a service and listen to it (ServiceSink).
+// and a KvExchange moves KV from the instance with the prompt to the one with the answer. ServingSpec says what runs. Kinds of
+// workloads own a service and listen to it (ServiceSink).
 //
 // Instances are numbered, those that take prompts first. A request visits one instance, or one that computes the prompt and keeps
 // the KV until it has been read, and another for the answer. There are two orders:

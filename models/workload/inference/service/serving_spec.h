@@ -1,4 +1,4 @@
-// What a service runs: workload.kind: serving, typed and validated, or a preset of it. Plain data; no SystemC.
+// What a service runs: workload.kind: serving or disaggregated_prefill, typed and validated. Plain data; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,9 @@ struct Longest {
   Origin where;
 };
 
+/// NIC of a rank: one that is nearest to its GPU, or number (p*tp+t) mod the NICs of its server.
+enum class NicRule : std::uint8_t { modulo, nearest };
+
 /// How instances are chosen for a request: `fixed` by the request itself.
 enum class RouterPolicy { fixed };
 
@@ -38,6 +41,7 @@ struct ServingSpec {
   /// Of the load generator, for each request before the API server has it; in the client's latencies.
   double client_us = 0;
   PpSend pp_send = PpSend::shard;
+  NicRule nic_rule = NicRule::nearest;
   RouterPolicy router = RouterPolicy::fixed;
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
   FirstToken first_token = FirstToken::prefill;  ///< with instances for answers

@@ -1,0 +1,91 @@
+#include "sc_main/kinds/serving_memory.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "base/input_error.h"
+
+namespace railyard {
+
+using workload::inference::InstanceSpec;
+using workload::inference::Request;
+using workload::inference::RequestPart;
+using workload::inference::ServingSpec;
+using workload::inference::StageMemory;
+
+namespace {
+
+const gpu::GpuDatasheet& gpu_of(const Scenario& scenario, const InstanceSpec& instance) {
+  return scenario.machine.groups[instance.group].gpu;
+}
+
+void check_longest(const ServingSpec& spec, const InstanceSpec& instance, std::uint32_t blocks) {
+  if (!spec.longest) return;
+  const auto& [tokens, where] = *spec.longest;
+  const std::uint64_t needed = ceil_div(tokens, instance.scheduler.block_tokens);
+  if (needed < blocks) return;
+  throw InputError(where,
+                   fmt::format("workload.requests: a request of {} tokens, prompt and answer, needs {} KV blocks; "
+                               "accepted: up to {}, all that a request can have",
+                               tokens, needed, blocks - 1));
+}
+
+}  // namespace
+
+std::vector<StageMemory> stage_memory(const Scenario& scenario, const InstanceSpec& instance) {
+  return workload::inference::stage_memory(scenario.model, instance, scenario.spec<ServingSpec>().memory,
+                                           gpu_of(scenario, instance).hbm.visible_bytes());
+}
+
+std::uint32_t kv_blocks(const Scenario& scenario, const InstanceSpec& instance) {
+  const ServingSpec& spec = scenario.spec<ServingSpec>();
+  const gpu::GpuDatasheet& gpu = gpu_of(scenario, instance);
+  const std::vector<StageMemory> stages = stage_memory(scenario, instance);
+  const auto least = std::min_element(
+      stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) { return a.blocks() < b.blocks(); });
+  if (least->blocks() < 2)
+    throw InputError(
+        scenario.workload_origin,
+        fmt::format("workload: a rank of stage {} on {} has no memory for KV cache: {:.2f} GB are missing for two "
+                    "blocks, with {:.2f} GB of weights, {:.2f} GB of activations and {:.2f} GB reserved in {:.2f} GB; "
+                    "set a larger tp or pp, or a smaller max_batched_tokens",
+                    least - stages.begin(), gpu.name, (2 * static_cast<double>(least->block) - least->left) * 1e-9,
+                    static_cast<double>(least->weights) * 1e-9, static_cast<double>(least->activations) * 1e-9,
+                    static_cast<double>(spec.memory.engine_reserved_bytes) * 1e-9,
+                    gpu.hbm.visible_bytes() * spec.memory.memory_limit_ratio * 1e-9));
+  std::uint32_t blocks = least->blocks();
+  if (instance.kv_blocks) {
+    const auto& [written, key, where] = *instance.kv_blocks;
+    if (written > blocks)
+      throw InputError(where,
+                       fmt::format("{}: {} is more than memory holds; accepted: up to {}", key, written, blocks));
+    blocks = written;
+  }
+  check_longest(spec, instance, blocks);
+  return blocks;
+}
+
+transformer::MemoryLoad whole_sequence_load(const ServingSpec& spec, const InstanceSpec& instance) {
+  const bool is_answer = instance.part == RequestPart::answer;
+  transformer::MemoryLoad load;
+  for (const Request& r : *spec.listed)
+    load.kv_tokens = std::max<std::uint64_t>(load.kv_tokens, r.prompt_tokens + (is_answer ? r.output_tokens : 0));
+  load.pass_tokens = std::min(instance.whole->max_batched_tokens, instance.whole->longest_pass);
+  if (is_answer)
+    load.logit_rows = instance.whole->max_seqs;
+  else
+    load.new_tokens = load.pass_tokens;
+  return load;
+}
+
+void check_whole_sequences(const Scenario& scenario, const InstanceSpec& instance) {
+  const ServingSpec& spec = scenario.spec<ServingSpec>();
+  const gpu::GpuDatasheet& gpu = gpu_of(scenario, instance);
+  const transformer::MemoryCheck check = transformer::check_memory(
+      scenario.model, instance.mapping.stage_layers, instance.mapping.tp, whole_sequence_load(spec, instance),
+      gpu.hbm.capacity_gb * 1e9, spec.memory.memory_limit_ratio);
+  if (!check.fits)
+    throw InputError(instance.where, fmt::format("{} on {}: {}", instance.key, gpu.name, check.sentence));
+}
+
+}  // namespace railyard

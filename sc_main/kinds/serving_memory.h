@@ -1,0 +1,28 @@
+// Memory of the instances of a service on their GPUs, before a run: what is there for KV cache, and errors if that is too little.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sc_main/scenario.h"
+#include "transformer/memory.h"
+#include "workload/inference/engine/kv_memory.h"
+#include "workload/inference/service/serving_spec.h"
+
+namespace railyard {
+
+/// Of an instance with paged KV cache, by stage.
+std::vector<workload::inference::StageMemory> stage_memory(const Scenario& scenario,
+                                                           const workload::inference::InstanceSpec& instance);
+/// Blocks of paged KV cache: those of the smallest rank, or what the scenario says.
+/// @throws InputError: there are too few, also for the longest request
+std::uint32_t kv_blocks(const Scenario& scenario, const workload::inference::InstanceSpec& instance);
+
+/// The largest load of an instance whose sequences have memory for all their tokens: a sequence that is as long as the longest one
+/// there, and a pass over as many tokens as a batch can have. @pre the requests are listed
+transformer::MemoryLoad whole_sequence_load(const workload::inference::ServingSpec& spec,
+                                            const workload::inference::InstanceSpec& instance);
+/// @throws InputError: this load does not fit into memory
+void check_whole_sequences(const Scenario& scenario, const workload::inference::InstanceSpec& instance);
+
+}  // namespace railyard
