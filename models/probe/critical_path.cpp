@@ -35,7 +35,7 @@ CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Grou
 // -- moments of jobs
 
 CriticalPath::Moment CriticalPath::beginning() const {
-  return {CauseRef(), now(), std::vector<Time>(frees_.count(), now())};
+  return {CauseRef(), now(), std::vector<Time>(frees_.count(), now()), nullptr};
 }
 
 const CriticalPath::Moment& CriticalPath::current() {
@@ -54,11 +54,12 @@ void CriticalPath::join(Moment& moment, const Moment& other) {
   if (other.at < moment.at || (other.at == moment.at && moment.cause)) return;
   moment.at = other.at;
   moment.cause = other.cause;
+  moment.clock = other.clock;
 }
 
 CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost> costs, std::string name,
                                          const std::vector<Time>& floors, bool is_collective) const {
-  Moment result{before.cause, now(), before.if_free};
+  Moment result{before.cause, now(), before.if_free, before.clock};
   if (result.at == before.at) return result;
   const Time took = now() - before.at;
   std::vector<Time> free(frees_.count());
@@ -272,7 +273,7 @@ void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::ui
   const auto request = requests_.find(number);
   if (request != requests_.end() && request->second.queued > begun->second.moment.at)
     last.cause = spliced(last.cause, request->second.queued, request->second.own);
-  add(*measure, begun->second, last, ahead_of(number), number, parts);
+  add(*measure, begun->second, last, ahead_of(number, last), number, parts);
   begun_.erase(begun);
 }
 
@@ -284,7 +285,7 @@ CriticalPath::Measure CriticalPath::end() const {
   Moment last = end_;
   if (!last_answer_.if_free.empty()) last.if_free = last_answer_.if_free;
   add(measure,
-      {{CauseRef(), Time(), std::vector<Time>(count)},
+      {{CauseRef(), Time(), std::vector<Time>(count), nullptr},
        Offsets(count),
        std::vector<Time>(count),
        std::vector<Time>(count)},

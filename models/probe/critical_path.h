@@ -20,8 +20,8 @@
 // Batches of a scheduler are the exception to that order: what is in them depends on time, and the scheduler waits for no
 // request. So with something free, the steps of a scheduler follow each other without regard to arrivals, and a request
 // enters its queue as far between two steps as it did. Its times are measured from there: the clock of a request has an
-// offset to that of its scheduler. Likewise its critical path: from the queue back to its arrival it is the request's own,
-// because it needed no batch before.
+// offset to that of each of its schedulers. Likewise its critical path: from the queue back to its arrival it is the
+// request's own, because it needed no batch before.
 //
 // There is no prediction (Measure::doubt()) where what is kept would change by more than a few percent of the time:
 //
@@ -103,6 +103,7 @@ class CriticalPath final : public execution::JobListener,
     CauseRef cause;
     Time at;
     std::vector<Time> if_free;
+    const void* clock = nullptr;  ///< the scheduler by whose clock `if_free` is given; null: none has been here
   };
   struct Gate {
     Moment met;  ///< the latest condition so far
@@ -121,9 +122,9 @@ class CriticalPath final : public execution::JobListener,
   using Offsets = std::vector<std::uint64_t>;
   /// A request between its arrival and the end of its answer.
   struct Request {
-    Offsets ahead;  ///< what the clock of its scheduler is ahead of the request's own
-    CauseRef own;   ///< how it came into the queue of its latest scheduler
-    Time queued;    ///< when
+    std::map<const void*, Offsets> ahead;  ///< what the clock of a scheduler is ahead of the request's own
+    CauseRef own;                          ///< how it came into the queue of its latest scheduler
+    Time queued;                           ///< when
   };
   /// Begin of an interval of a metric.
   struct Begun {
@@ -171,7 +172,7 @@ class CriticalPath final : public execution::JobListener,
   void on_arrived(std::optional<std::uint32_t> after) override;
   void on_answered(std::uint32_t request, bool is_awaited) override;
   void on_measure_begun(const char* metric, std::uint32_t number) override {
-    begun_[{metric, number}] = {current(), ahead_of(number), moved_, starting_};
+    begun_[{metric, number}] = {current(), ahead_of(number, current()), moved_, starting_};
   }
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
@@ -213,12 +214,12 @@ class CriticalPath final : public execution::JobListener,
   Moment done_messages(const execution::Job& job, const Moment& begun);
   Moment done_collective(const execution::Job& job);
   void happens(Inside& inside, CauseRef cause);
-  Offsets ahead_of(std::uint32_t request) const;
+  /// What the clock of the moment is ahead of the request's own.
+  Offsets ahead_of(std::uint32_t request, const Moment& moment) const;
   /// Requests that have come since the scheduler's composition before this one get their place between the two.
   void place(const void* owner, const Composed& before, const std::vector<Time>& composed);
-  /// A scheduler without requests was `ready` and composes when the first one comes.
-  void wait_for_first(const void* owner, const std::vector<std::uint32_t>& taken, Time ready,
-                      std::vector<Time>& composed) const;
+  /// The first of these requests that came into the scheduler's queue; null if none did.
+  const Moment* first_of(const void* owner, const std::vector<std::uint32_t>& taken) const;
   /// The gate, which is met now; nothing if none of its conditions was.
   std::optional<Gate> take_gate(const void* owner, std::uint32_t gate);
   /// What is done now waits for a moment, too.

@@ -8,9 +8,11 @@ namespace railyard::probe {
 
 using transport::CostKind;
 
-CriticalPath::Offsets CriticalPath::ahead_of(std::uint32_t request) const {
-  const auto found = requests_.find(request);
-  return found == requests_.end() ? Offsets(frees_.count()) : found->second.ahead;
+CriticalPath::Offsets CriticalPath::ahead_of(std::uint32_t request, const Moment& moment) const {
+  if (const auto found = requests_.find(request); found != requests_.end())
+    if (const auto ahead = found->second.ahead.find(moment.clock); ahead != found->second.ahead.end())
+      return ahead->second;
+  return Offsets(frees_.count());
 }
 
 void CriticalPath::place(const void* owner, const Composed& before, const std::vector<Time>& composed) {
@@ -25,14 +27,12 @@ void CriticalPath::place(const void* owner, const Composed& before, const std::v
   }
 }
 
-void CriticalPath::wait_for_first(const void* owner, const std::vector<std::uint32_t>& taken, Time ready,
-                                  std::vector<Time>& composed) const {
+const CriticalPath::Moment* CriticalPath::first_of(const void* owner, const std::vector<std::uint32_t>& taken) const {
   const Moment* first = nullptr;
   for (const std::uint32_t number : taken)
     if (const auto gate = gates_.find({owner, number}); gate != gates_.end())
       if (first == nullptr || gate->second.met.at < first->at) first = &gate->second.met;
-  if (first == nullptr || first->at < ready) return;  // the request has waited for the scheduler
-  for (std::size_t f = 0; f < composed.size(); ++f) composed[f] = later(composed[f], first->if_free[f]);
+  return first;
 }
 
 void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
@@ -44,10 +44,18 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
   composed.resize(frees_.count());
   before.if_free.resize(frees_.count());
   before.pace.resize(frees_.count(), 1);
-  for (std::size_t f = 0; f < composed.size(); ++f)
-    composed[f] = progress ? later(composed[f], progress->met.if_free[f])
-                           : composed[f] + Time::seconds((now() - before.at).seconds() * before.pace[f]);
-  if (!has_others) wait_for_first(owner, taken, progress ? progress->met.at : before.at, composed);
+  const Moment* first = first_of(owner, taken);
+  const Time ready_at = progress ? progress->met.at : before.at;
+  if (first != nullptr && first->at < ready_at) first = nullptr;  // it has waited for the scheduler
+  // Others run in other batches, and this one is composed because a request has come.
+  const bool continues = has_others && first != nullptr && first->at > ready_at;
+  for (std::size_t f = 0; f < composed.size(); ++f) {
+    if (progress && !continues) composed[f] = later(composed[f], progress->met.if_free[f]);
+    if (first != nullptr && !has_others)
+      composed[f] = later(composed[f], first->if_free[f]);
+    else if (!progress || continues)
+      composed[f] = composed[f] + Time::seconds((now() - before.at).seconds() * before.pace[f]);
+  }
   before.moved.resize(frees_.count());
   place(owner, before, composed);
   // With an asynchronous host, the time until now is that of the batch before the latest one.
@@ -57,20 +65,22 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
     const std::optional<Gate> gate = take_gate(owner, number);
     if (!gate) continue;
     Request& request = requests_[number];
-    request.ahead.resize(frees_.count());
+    Offsets ahead = ahead_of(number, gate->met);
     for (std::size_t f = 0; f < composed.size(); ++f) {
-      request.ahead[f] += gate->queued[f].fs() - gate->met.if_free[f].fs();
+      ahead[f] += gate->queued[f].fs() - gate->met.if_free[f].fs();
       const Time own = gate->met.if_free[f], place = gate->queued[f];
       const Time moved = later(own, place) - sooner(own, place);
       moved_[f] += since(moved, before.moved[f]);
       before.moved[f] = moved;
     }
+    request.ahead[owner] = std::move(ahead);
     request.own = request.own ? spliced(gate->met.cause, request.queued, request.own) : gate->met.cause;
     request.queued = gate->met.at;
     wait_for(gate->met);
   }
   current();
   current_.if_free = composed;
+  current_.clock = owner;
   if (now() > before.at)
     for (std::size_t f = 0; f < composed.size(); ++f)
       before.pace[f] = std::min(1.0, since(composed[f], before.if_free[f]).seconds() / (now() - before.at).seconds());
@@ -90,8 +100,9 @@ void CriticalPath::on_arrived(std::optional<std::uint32_t> after) {
 
 void CriticalPath::on_answered(std::uint32_t number, bool is_awaited) {
   Moment answer = current();
-  const Offsets ahead = ahead_of(number);
+  const Offsets ahead = ahead_of(number, answer);
   for (std::size_t f = 0; f < ahead.size(); ++f) answer.if_free[f] = Time::fs(answer.if_free[f].fs() - ahead[f]);
+  answer.clock = nullptr;
   requests_.erase(number);
   join(last_answer_, answer);
   if (is_awaited) answered_[number] = std::move(answer);

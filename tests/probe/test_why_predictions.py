@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "studies"))
 import why_predictions  # noqa: E402
 
 CLOSE = 0.05
-KINDS = ["serving", "training", "collective", "p2p", "layer", "overlap", "kernel", "trace"]
+KINDS = ["disaggregated_prefill", "serving", "training", "collective", "p2p", "layer", "overlap", "kernel", "trace"]
 FREE_MEMORY = ["--set", "machine.overrides.gpu.hbm.gb_per_s=1000000"]
 
 
