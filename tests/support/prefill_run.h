@@ -38,10 +38,19 @@ inline Scenario tiny_scenario(const std::vector<std::string>& sets = {}, const s
                             "  kind: disaggregated_prefill\n"
                             "  requests: {prompt_tokens: 1024}\n"
                             "  chunk_tokens: 256\n"
-                            "  host: {preset: none}\n"
+                            "  host: none\n"
                             "  prefill: {tp: 1, pp: 1}\n"
                             "  decode: {steps: 2}\n",
                         sets, platform);
+}
+
+/// A host that takes no time but what `keys` say: "request_us: 700, token_us: 30".
+inline std::string host_of(const std::string& keys) {
+  std::string all = ", " + keys;
+  for (const std::string key :
+       {"async", "step_us", "sequence_us", "layer_us", "eager_layer_us", "request_us", "token_us"})
+    if (all.find(", " + key + ":") == std::string::npos) all += ", " + key + (key == "async" ? ": false" : ": 0");
+  return "{" + all.substr(2) + "}";
 }
 
 /// Links limited only by their rates, without packets or latencies, so that times have a closed form.

@@ -24,7 +24,7 @@ inline Scenario tiny_serving(const std::vector<std::string>& sets = {}, const st
                             "  requests: {list: [{prompt_tokens: 1024, output_tokens: 1}]}\n"
                             "  instances: [{name: a}]\n"
                             "  scheduler: {max_seqs: 64}\n"
-                            "  host: {preset: none}\n",
+                            "  host: none\n",
                         sets, platform);
 }
 
@@ -38,7 +38,7 @@ inline Scenario serving_scenario(const std::vector<std::string>& sets = {}) {
                                          "  kind: serving\n"
                                          "  requests: {prompt_tokens: 512, output_tokens: 1}\n"
                                          "  scheduler: {max_batched_tokens: 512, max_seqs: 64}\n"
-                                         "  host: {preset: none}\n",
+                                         "  host: none\n",
                                      sets);
   idealise(scenario.machine);
   platforms::GroupSpec& group = scenario.machine.groups.front();

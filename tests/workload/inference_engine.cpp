@@ -25,8 +25,8 @@ std::vector<Time> gaps(const ServingBench& bench) {
 ServingBench::Uses uses(const ServingBench& bench) { return bench.steps.back().stages.front(); }
 
 std::string host(bool is_async, double step_us) {
-  return "workload.host={preset: none, async: " + std::string(is_async ? "true" : "false") +
-         ", step_us: " + std::to_string(step_us) + "}";
+  return "workload.host=" +
+         host_of(std::string("async: ") + (is_async ? "true" : "false") + ", step_us: " + std::to_string(step_us));
 }
 
 }  // namespace
@@ -65,8 +65,8 @@ BOOST_AUTO_TEST_CASE(a_batch_of_nine_takes_the_dense_time_of_sixteen) {
 
 BOOST_AUTO_TEST_CASE(tensorrt_llm_brings_its_own_attention) {
   const std::uint64_t context = 30000;  // so long that parts of it are joined, which the libraries do differently
-  const auto layer_seconds = [&](const std::string& preset) {
-    ServingBench bench(serving_scenario({"workload.scheduler.preset=" + preset}));
+  const auto layer_seconds = [&](const std::string& engine) {
+    ServingBench bench(serving_scenario({"workload.engine=" + engine}));
     const Pass pass = plan_pass(bench.instance(), decodes({context}), workload::Host());
     double seconds = 0;
     for (const Pass::Step& step : pass.layers[0])
@@ -84,8 +84,8 @@ BOOST_AUTO_TEST_CASE(tensorrt_llm_brings_its_own_attention) {
   const double gain =
       attention_seconds(gpu::AttentionLibrary::flash) - attention_seconds(gpu::AttentionLibrary::trtllm);
   BOOST_TEST_REQUIRE(gain > 0);
-  BOOST_TEST(layer_seconds("vllm") - layer_seconds("trtllm") == gain, boost::test_tools::tolerance(1e-6));
-  BOOST_TEST(layer_seconds("vllm") == layer_seconds("sglang"));
+  BOOST_TEST(layer_seconds("vllm-0.19") - layer_seconds("trtllm-1.0") == gain, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(layer_seconds("vllm-0.19") == layer_seconds("sglang-0.5"));
 }
 
 BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(the_host_launches_what_is_not_in_a_graph) {
     ServingBench graphs(serving_scenario(sets));
     graphs.run();
     std::vector<std::string> with_host = sets;
-    with_host.push_back(std::string("workload.host={preset: none, ") + mode.key + ": 5000}");
+    with_host.push_back("workload.host=" + host_of(std::string(mode.key) + ": 5000"));
     ServingBench bench(serving_scenario(with_host));
     bench.run();
     const std::vector<Time> alone = gaps(graphs), took = gaps(bench);
@@ -177,9 +177,10 @@ BOOST_AUTO_TEST_CASE(a_request_joins_the_batch_after_the_one_that_is_composed) {
 BOOST_AUTO_TEST_CASE(full_output_runs_as_many_requests_as_fit_whole) {
   // 100 + 37 tokens take 9 blocks of 16; of the blocks, one is reserved.
   for (const std::uint32_t blocks : {9u, 17u, 18u, 80u, 81u, 200u}) {
-    ServingBench bench(serving_scenario({"workload.requests={count: 40, prompt_tokens: 100, output_tokens: 37}",
-                                         "workload.scheduler={preset: trtllm, max_batched_tokens: 8192, max_seqs: 64}",
-                                         "workload.kv_blocks=" + std::to_string(blocks + 1)}));
+    ServingBench bench(
+        serving_scenario({"workload.requests={count: 40, prompt_tokens: 100, output_tokens: 37}",
+                          "workload.engine=trtllm-1.0", "workload.scheduler={max_batched_tokens: 8192, max_seqs: 64}",
+                          "workload.kv_blocks=" + std::to_string(blocks + 1)}));
     bench.run();
     std::size_t most = 0;
     for (const ServingBench::Step& step : bench.steps) most = std::max(most, step.running);
@@ -229,7 +230,7 @@ BOOST_AUTO_TEST_CASE(waits_are_those_of_a_queue) {
 
 BOOST_AUTO_TEST_CASE(one_process_takes_requests_one_by_one) {
   ServingBench bench(serving_scenario({"workload.requests={count: 3, prompt_tokens: 100, output_tokens: 2}",
-                                       "workload.host={preset: none, request_us: 700}", "workload.client_us=300"}));
+                                       "workload.host=" + host_of("request_us: 700"), "workload.client_us=300"}));
   bench.run();
   for (std::size_t i = 0; i < bench.served.size(); ++i)
     BOOST_TEST(bench.served[i].times.queued.fs() == Time::us(300 + 700 * (i + 1)).fs(), "request " << i);

@@ -40,7 +40,7 @@ std::string instance_of(const std::string& name) {
 
 const std::vector<std::string> kCommon{
     "workload.scheduler={max_batched_tokens: 384, max_seqs: 4}",
-    "workload.host={preset: none, async: false, request_us: 300, step_us: 50, token_us: 7}", "workload.kv_blocks=120"};
+    "workload.host=" + host_of("async: false, request_us: 300, step_us: 50, token_us: 7"), "workload.kv_blocks=120"};
 
 std::vector<std::string> with(std::vector<std::string> sets) {
   sets.insert(sets.end(), kCommon.begin(), kCommon.end());

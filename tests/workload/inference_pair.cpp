@@ -64,11 +64,11 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
 //   TensorRT-LLM  request 700, step 100, prompt, token 30, request 700, KV, token 30
 BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
   for (const double gb_per_s : {50.0, 1.0}) {
-    for (const std::string preset : {"vllm", "trtllm"}) {
-      BOOST_TEST_INFO_SCOPE(preset << ", " << gb_per_s << " GB/s");
+    for (const std::string engine : {"vllm-0.19", "trtllm-1.0"}) {
+      BOOST_TEST_INFO_SCOPE(engine << ", " << gb_per_s << " GB/s");
       Scenario scenario = serving_scenario(
-          {"workload.requests={prompt_tokens: 512, output_tokens: 3}", kPair, "workload.scheduler.preset=" + preset,
-           "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}"});
+          {"workload.requests={prompt_tokens: 512, output_tokens: 3}", kPair, "workload.engine=" + engine,
+           "workload.host=" + host_of("async: false, request_us: 700, token_us: 30, step_us: 100")});
       scenario.machine.groups.front().gpu_pcie.gb_per_s = gb_per_s;
       ServingBench run(scenario);
       run_pair(run);
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
       const ScheduledBatch prompt = chunk(0, 512, true), first = decodes({512}), second = decodes({513});
       Served& served = run.served[0];
       const Time prefill = run.pass_time(prompt);
-      const bool computes = preset == "vllm";
+      const bool computes = engine == "vllm-0.19";
       const Time step = computes ? Time::us(100) + run.pass_time(first) : Time();
       BOOST_TEST((served.times.first_token == Time::us(800) + prefill + Time::us(730) + kv + step + Time::us(30)));
       BOOST_TEST((served.ttft[TtftPart::kv] == kv));
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(sglang_brings_the_first_token_when_the_kv_is_there) {
   for (const std::uint32_t tokens : {1u, 3u}) {
     ServingBench run(
         tiny_serving({"workload.requests={prompt_tokens: 1024, output_tokens: " + std::to_string(tokens) + "}", kPair,
-                      "workload.scheduler={preset: sglang, max_batched_tokens: 256, max_seqs: 64}"}));
+                      "workload.engine=sglang-0.5", "workload.scheduler={max_batched_tokens: 256, max_seqs: 64}"}));
     run_pair(run);
     Served& served = run.served[0];
     BOOST_TEST((served.times.first_token == later(served.prefilled(), served.kv_landed())));
@@ -196,10 +196,9 @@ BOOST_AUTO_TEST_CASE(a_loaded_pair_that_sends_kv_serves_all_under_all_schedulers
       "workload.requests={count: 60, arrivals: poisson, rate_per_s: 5000, prompt_tokens: {lognormal: {mean: 400, "
       "cv_ratio: 0.8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 0.8}}}";
   std::uint32_t preemptions = 0;
-  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
-    ServingBench run(
-        tiny_serving({load, kTwoShapes, "workload.handoff=per_layer", "workload.kv_blocks=180",
-                      "workload.scheduler.max_batched_tokens=384", "workload.scheduler.preset=" + preset}));
+  for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"}) {
+    ServingBench run(tiny_serving({load, kTwoShapes, "workload.handoff=per_layer", "workload.kv_blocks=180",
+                                   "workload.scheduler.max_batched_tokens=384", "workload.engine=" + engine}));
     run_pair(run);
     BOOST_TEST(run.served.size() == 60u);
     for (const Served& one : run.served) preemptions += one.counts.preemptions;

@@ -171,10 +171,10 @@ BOOST_AUTO_TEST_CASE(a_hop_is_hidden_state_and_residual_by_nccls_kernels) {
 }
 
 BOOST_AUTO_TEST_CASE(sampled_tokens_go_back_by_the_engines_way) {
-  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
-    ServingBench bench(serving_scenario({stages_of(2), "workload.requests={prompt_tokens: 256, output_tokens: 4}",
-                                         "workload.scheduler.preset=" + preset}));
+  for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"}) {
+    ServingBench bench(serving_scenario(
+        {stages_of(2), "workload.requests={prompt_tokens: 256, output_tokens: 4}", "workload.engine=" + engine}));
     bench.run();
-    BOOST_TEST(bench.records.of("PP_Token_FromP").size() == (preset == "sglang" ? 4u : 0u), preset);
+    BOOST_TEST(bench.records.of("PP_Token_FromP").size() == (engine == "sglang-0.5" ? 4u : 0u), engine);
   }
 }

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_lone_request_on_one_gpu_has_only_kernels) {
 }
 
 BOOST_AUTO_TEST_CASE(host_time_is_the_api_server_and_the_preparation_of_each_chunk) {
-  const std::string host = "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}";
+  const std::string host = "workload.host=" + host_of("async: false, request_us: 700, token_us: 30, step_us: 100");
   const Served one = serve({host, "workload.scheduler.max_batched_tokens=256"})[0];
   check_only(one, {TtftPart::host, TtftPart::prefill_kernels});
   BOOST_TEST(part(one, TtftPart::host).fs() == Time::us(700 + 30 + 4 * 100).fs());  // four chunks
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(host_time_is_the_api_server_and_the_preparation_of_each_chu
 BOOST_AUTO_TEST_CASE(kernels_that_wait_for_their_launch_wait_for_the_host) {
   const std::vector<std::string> eager{"workload.cudagraph.mode=none"};
   const Served none = serve(eager)[0];
-  const Served slow = serve({eager[0], "workload.host={preset: none, eager_layer_us: 5000}"})[0];
+  const Served slow = serve({eager[0], "workload.host=" + host_of("eager_layer_us: 5000")})[0];
   // Six launches of 5 ms; all kernels but those of the last layer are hidden behind them.
   BOOST_TEST((part(slow, TtftPart::host) + part(slow, TtftPart::prefill_kernels)).fs() == ttft(slow).fs());
   BOOST_TEST(part(slow, TtftPart::prefill_kernels).fs() == ttft(none).fs());
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(the_head_of_the_queue_waits_for_blocks_and_the_next_one_beh
   // 33 blocks hold one prompt of 512 tokens and its answer. One block is left, enough for the third request alone.
   auto served = serve({list("{prompt_tokens: 496, output_tokens: 4}, {prompt_tokens: 480, output_tokens: 1}, "
                             "{prompt_tokens: 8, output_tokens: 1}"),
-                       "workload.kv_blocks=34", "workload.scheduler.preset=trtllm"});
+                       "workload.kv_blocks=34", "workload.engine=trtllm-1.0"});
   check_only(served[1], {TtftPart::queue_blocks, TtftPart::prefill_kernels});
   check_only(served[2], {TtftPart::queue_behind, TtftPart::prefill_kernels});
   BOOST_TEST(part(served[1], TtftPart::queue_blocks).fs() == served[0].times.last_token.fs());
@@ -175,13 +175,13 @@ BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
       "cv_ratio: 0.8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 0.8}}}";
   const std::string few_blocks = "workload.kv_blocks=180", few_tokens = "workload.scheduler.max_batched_tokens=384";
   std::uint32_t preemptions = 0;
-  for (const std::string preset : {"vllm", "sglang", "trtllm"})
+  for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"})
     for (const std::string shape : {"{name: a}", "{name: a, tp: 2, pp: 2}", "{name: a, pp: 3}",
                                     "{name: p, role: prefill, tp: 2}, {name: d, role: decode, pp: 2, gpus: [4, 5]}"})
-      for (const std::string host :
-           {"{preset: none}", "{preset: none, async: true, step_us: 300, request_us: 50, token_us: 7}",
-            "{preset: none, async: false, step_us: 50, sequence_us: 5}"}) {
-        const auto served = serve({load, few_blocks, few_tokens, "workload.scheduler.preset=" + preset,
+      for (const std::string& host :
+           {std::string("none"), host_of("async: true, step_us: 300, request_us: 50, token_us: 7"),
+            host_of("async: false, step_us: 50, sequence_us: 5")}) {
+        const auto served = serve({load, few_blocks, few_tokens, "workload.engine=" + engine,
                                    "workload.instances=[" + shape + "]", "workload.host=" + host});
         BOOST_TEST(served.size() == 60u);
         for (const Served& one : served) preemptions += one.counts.preemptions;
@@ -194,18 +194,19 @@ BOOST_AUTO_TEST_CASE(of_two_instances_the_parts_are_prompt_queue_transfer_and_st
   const std::vector<std::string> pair{
       "workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}",
       "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]",
-      "workload.host={preset: none, async: false, request_us: 700, token_us: 30, step_us: 100}"};
-  for (const std::string preset : {"vllm", "sglang", "trtllm"}) {
+      "workload.host=" + host_of("async: false, request_us: 700, token_us: 30, step_us: 100")};
+  for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"}) {
     for (const std::string handoff : {"fetched", "per_chunk"}) {
-      BOOST_TEST_INFO_SCOPE(preset << ", " << handoff);
+      BOOST_TEST_INFO_SCOPE(engine << ", " << handoff);
       std::vector<std::string> sets = pair;
       sets.push_back("workload.handoff=" + handoff);
-      sets.push_back("workload.scheduler={max_seqs: 64, max_batched_tokens: 256, preset: " + preset + "}");
+      sets.push_back("workload.scheduler={max_seqs: 64, max_batched_tokens: 256}");
+      sets.push_back("workload.engine=" + engine);
       const std::vector<Served> served = serve(sets);
       for (std::size_t i = 0; i < served.size(); ++i) {
         BOOST_TEST(part(served[i], TtftPart::prefill_kernels).fs() > 0u);
         BOOST_TEST(part(served[i], TtftPart::kv).fs() > 0u);
-        BOOST_TEST((part(served[i], TtftPart::decode_kernels) > Time()) == (preset == "vllm"));
+        BOOST_TEST((part(served[i], TtftPart::decode_kernels) > Time()) == (engine == "vllm-0.19"));
         if (i > 0) BOOST_TEST((part(served[i], TtftPart::decode_queue) > Time()));
       }
     }
