@@ -1,8 +1,11 @@
 """The progress line of a sweep: finished points, failures, remaining time, and the best result so far."""
 
+import re
 import statistics
 import sys
 import time
+
+from comparing import tables
 
 from .plan import Sweep, settings_text
 from .store import Job, Outcome, objective
@@ -16,6 +19,15 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds} s"
     return f"{seconds // 60} min {seconds % 60} s" if seconds < 3600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def shown(sweep: Sweep, value: float) -> str:
+    """A value of the objective; in a unit of time if the objective is a metric in seconds, not a sum or a quotient."""
+    name = sweep.objective.text
+    if not re.fullmatch(r"[\w.]+", name) or tables.formatter(name) is not tables.duration:
+        return f"{value:.6g}"
+    scale, unit = next((scale, unit) for least, scale, unit in tables.UNITS if abs(value) >= least)
+    return f"{value * scale:.6g} {unit}"
 
 
 class Ranking:
@@ -68,7 +80,7 @@ class Progress:
         line = f"{self.over} of {self.count} over, {self.failed} failed, {duration(left)} left"
         best = self.ranking.best(1)
         if best:
-            line += f", best {self.ranking.sweep.objective.text} = {best[0][0]:g} at {best[0][1]}"
+            line += f", best {self.ranking.sweep.objective.text} = {shown(self.ranking.sweep, best[0][0])} at {best[0][1]}"
         if self.on_terminal:
             print(f"\r\033[K{line}", end="\n" if self.over == self.count else "", file=sys.stderr, flush=True)
         else:

@@ -15,7 +15,7 @@ from lib.yaml_source import InputError
 from . import backends
 from .identity import identity
 from .plan import Sweep
-from .progress import Progress, Ranking
+from .progress import Progress, Ranking, shown
 from .store import Job, Store
 
 NOT_ALL_DONE = 1
@@ -112,7 +112,7 @@ def print_results(store: Store, counts: dict[str, int], failures: collections.Co
     if best:
         print(f"{'largest' if sweep.largest_is_best else 'smallest'} {sweep.objective.text}:")
         for value, label in best:
-            print(f"  {value:<12.6g} {label}")
+            print(f"  {shown(sweep, value):<12} {label}")
     elif sweep.objective and counts["done"]:
         print(f"no point has {sweep.objective.text}: is it a metric of summary.json?", file=sys.stderr)
     print(min(os.path.relpath(store.database), str(store.database), key=len))

@@ -156,8 +156,8 @@ def test_the_database_says_what_the_runs_say(folder):
     folder.base(refuse=4)
     done = folder.run("--workers", 2, "--csv", folder.path / "runs.csv")
     assert done.returncode == 1 and done.stdout.startswith("10 points: 8 done, 2 failed, 0 missing\n  failed 2 times: scenario.yaml:1:1: error: no room for tp 4\n")
-    assert "smallest ttft_s:\n  0.225        tp=8, pp=1\n" in done.stdout
-    assert "10 of 10 over, 2 failed, 0 s left, best ttft_s = 0.225 at tp=8, pp=1\n" in done.stderr
+    assert "smallest ttft_s:\n  225 ms       tp=8, pp=1\n" in done.stdout
+    assert "10 of 10 over, 2 failed, 0 s left, best ttft_s = 225 ms at tp=8, pp=1\n" in done.stderr
     names = "position, status, tp, pp, seed, platform, kind, ttft_s, objective, \"exposed_s.tp\", requests, error"
     expected = []
     for position, (tp, pp) in enumerate((t, p) for t in (1, 2, 4, 8) for p in (1, 2, 4, 8) if t * p <= 8):

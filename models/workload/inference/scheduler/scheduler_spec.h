@@ -9,8 +9,8 @@ enum class QueuePolicy : std::uint8_t { fcfs, priority };
 /// Whether prompts and decodes share a batch, or a batch has only prompts as long as there are any.
 enum class BatchMix : std::uint8_t { mixed, prefill_first };
 /// Blocks that must be free for a request to start: for its first chunk; for all its known tokens; for these, its answer,
-/// and the decaying share that SGLang expects of the running requests' answers; or for the answers of all running requests
-/// and its own. It decides the strategy (paged_strategies.h).
+/// and SGLang's estimate of the remaining output tokens of running requests (it decays); or for the answers of all running
+/// requests and its own. It decides the strategy (paged_strategies.h).
 enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output };
 /// What happens to a running request without blocks. never: this does not occur, with Reserve::full_output.
 enum class Preemption : std::uint8_t { recompute, never };
