@@ -5,6 +5,7 @@
 
 #include "base/input_error.h"
 #include "sc_main/kinds/serving_memory.h"
+#include "transformer/layer_plan.h"
 
 namespace railyard {
 
@@ -82,7 +83,23 @@ double ServingRun::done_ratio() const {
 
 std::uint64_t ServingRun::expected_jobs() const {
   constexpr std::uint64_t kTokensOfAnAnswer = 250;
-  return service_->api_server().count() * kTokensOfAnAnswer;
+  return is_paged() ? service_->api_server().count() * kTokensOfAnAnswer : expected_jobs_of_list();
+}
+
+std::uint64_t ServingRun::expected_jobs_of_list() const {
+  const workload::inference::Mapping& prompts = spec().instances.front().mapping;
+  const workload::inference::WholeSequencesSpec &chunks = *spec().instances.front().whole,
+                                                &steps = *spec().instances.back().whole;
+  std::uint64_t passes = 0, tokens = 0, longest = 0;
+  for (const workload::inference::Request& request : *spec().listed) {
+    passes += ceil_div(request.prompt_tokens, chunks.max_batched_tokens);
+    tokens += request.output_tokens;
+    longest = std::max<std::uint64_t>(longest, request.output_tokens);
+  }
+  passes += std::max(longest, tokens / steps.max_seqs);
+  const std::uint64_t collectives = transformer::layer_collectives(scenario_.model, 1, {prompts.tp, false}).size();
+  return passes * scenario_.model.layers * std::max<std::uint64_t>(1, collectives) +
+         (spec().host.token() == Time() ? 0 : tokens);
 }
 
 void ServingRun::prepare_log() {

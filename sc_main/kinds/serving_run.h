@@ -65,6 +65,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   bool is_paged() const { return !spec().instances.front().whole; }
   /// Whether the KV of prompts goes from one instance to the other.
   bool hands_over(std::size_t from, std::size_t to) const;
+  /// Of whole sequences: in each chunk and step the collectives of layers, and the host's work for each token.
+  std::uint64_t expected_jobs_of_list() const;
   /// The machine's NICs of the ranks, by the rule of the scenario.
   void assign_nics(const std::vector<GpuId>& ranks);
   /// Name, role, mapping and scheduler.

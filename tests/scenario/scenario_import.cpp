@@ -343,7 +343,8 @@ BOOST_FIXTURE_TEST_CASE(different_gpus_are_on_different_servers, Files) {
 
 BOOST_FIXTURE_TEST_CASE(other_instances_are_refused, Files) {
   const std::string accepted = "; accepted: one instance with pd_type null, or one with prefill and one with decode";
-  const std::string several = "several instances for the same part of requests, which LLMServingSim chooses by load" + accepted;
+  const std::string several =
+      "several instances for the same part of requests, which LLMServingSim chooses by load" + accepted;
   BOOST_TEST(refusal_of(cluster_of({kInstance, kInstance})) == "c.json:9:1: error: nodes.0.instances.1: " + several);
   const std::string prefill = instance_with("prefill", kTp), decode = instance_with("decode", kTp);
   BOOST_TEST(refusal_of(cluster_of({prefill, prefill})) == "c.json:9:1: error: nodes.0.instances.1: " + several);

@@ -28,7 +28,10 @@ void check_roles(const NodePtr& root, const std::vector<PlacedInstance>& instanc
   const PlacedInstance& second = instances[1];
   if (instances.size() > 2 || !first.pd_type || !second.pd_type || *first.pd_type == *second.pd_type) {
     const PlacedInstance& excess = instances.size() > 2 ? instances[2] : second;
-    throw InputError(excess.place(), excess.path() + ": several instances for the same part of requests, which LLMServingSim chooses by load; " + kAccepted);
+    throw InputError(excess.place(),
+                     excess.path() +
+                         ": several instances for the same part of requests, which LLMServingSim chooses by load; " +
+                         kAccepted);
   }
   for (const auto& [key, is_same] : {std::pair{"model_name", first.model_name == second.model_name},
                                      {"dtype", first.dtype == second.dtype},
