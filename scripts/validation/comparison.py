@@ -100,7 +100,7 @@ def compare(outcomes: Sequence[Outcome], results: Sequence[Result]) -> None:
         try:
             outcome.predicted = outcome.experiment.read(result) / outcome.experiment.unit
             outcome.chosen = outcome.experiment.chosen(result)
-            outcome.host_s = result.summary["metrics"].get("ttft_parts_s", {}).get("host")
+            outcome.host_s = outcome.experiment.host_s(result)
         except Unmapped as reason:
             outcome.skipped = str(reason)
         except Exception as fault:  # pylint: disable=broad-exception-caught

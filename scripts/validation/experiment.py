@@ -25,7 +25,8 @@ class Experiment:
     in the unit of `read`. `cost` increases with the time of the run. `chosen` describes choices of the run in a few words. `files` are
     texts that the scenario names. `variants` are the same row with other values for what its source does not print; the fastest of all,
     by `seconds`, counts. `compared` turns the row's value into what is compared, where this is not the value itself. `assumed` says what
-    the row does not print and the rules took for it.
+    the row does not print and the rules took for it. `host_s` reads the host time in a TTFT, or None if the run does not tell it;
+    `client_s` is the load generator's part of it that is not in the scenario.
     """
 
     operation: str
@@ -43,6 +44,8 @@ class Experiment:
     seconds: Callable[[Result], float] | None = None
     compared: Callable[[float], float] = lambda value: value
     assumed: str = ""
+    host_s: Callable[[Result], float | None] = lambda result: result.summary["metrics"].get("ttft_parts_s", {}).get("host")
+    client_s: float = 0
 
     @property
     def key(self) -> str:

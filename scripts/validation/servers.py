@@ -21,7 +21,7 @@ import re
 import statistics
 import types
 
-from . import load_rows, systems
+from . import host_share, load_rows, systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
 from .served_models import check_parallel, model_of, number
@@ -98,8 +98,9 @@ def map_row(row: Row, has_host: bool) -> Experiment:
     }
     aggregated = "+" not in groups_text(row)
     read = (lambda result: ttft(result, client_s)) if metric == "TTFT" else lambda result: tpot(result, concurrent if aggregated else 1, answer)
+    host_s = (lambda result: host_of(result, client_s)) if metric == "TTFT" else lambda result: None
     return Experiment(f"{metric} {engine}", platform, scenario, None, read, row.scale(SECONDS), tokens * requests["count"],
-                      size_class=f"TP{tp}")
+                      size_class=f"TP{tp}", host_s=host_s, client_s=client_s)
 
 
 def decoded(concurrent: int, tokens: int) -> int:
@@ -109,6 +110,13 @@ def decoded(concurrent: int, tokens: int) -> int:
 
 def ttft(result, client_s: float) -> float:
     return result.summary["metrics"]["ttft_s"] + client_s
+
+
+def host_of(result, client_s: float) -> float:
+    """Host time in the TTFT of the only request: client, API server, and what the GPUs wait for the engine's steps and launches."""
+    [request] = table_of(result, "requests.csv")
+    queued = 1e-9 * (int(request["queued_ns"]) - int(request["arrival"]))
+    return client_s + queued + result.summary["metrics"]["exposed_s"]["host"]
 
 
 def tpot(result, concurrent: int, answer: int) -> float:
@@ -137,4 +145,4 @@ def point_name(row: Row, experiment: Experiment) -> str:
 
 def with_host(has_host: bool, title: str) -> types.SimpleNamespace:
     """The class, with the engines' hosts or without."""
-    return types.SimpleNamespace(TITLE=title, TABLES=TABLES, map_row=lambda row: map_row(row, has_host), point_name=point_name)
+    return types.SimpleNamespace(TITLE=title, TABLES=TABLES, targets=host_share.lines, map_row=lambda row: map_row(row, has_host), point_name=point_name)

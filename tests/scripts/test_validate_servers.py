@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from validation import CLASSES, comparison, load_rows, rows, servers  # noqa: E402
+from validation import CLASSES, comparison, host_share, load_rows, rows, servers  # noqa: E402
 
 ROW = {"id": "S-1", "category": "5-inference", "system": "H100 SXM", "model": "Llama-3.1-70B", "n_gpus": "2", "precision": "fp8",
        "framework": "vLLM 0.15.1", "tp": "2", "input_len": "1024", "output_len": "8192", "concurrency": "4", "metric": "TPOT", "value": "18",
@@ -47,6 +47,24 @@ def test_a_client_takes_the_same_time_with_all_engines_and_none_where_there_is_n
     for framework in ("vLLM 0.12.0", "SGLang 0.5", "NIM 1.8.0", "TensorRT-LLM 1.0"):
         assert of(framework) == (pytest.approx(client_s), None)
     assert of("TensorRT-LLM 0.9.0") == (0, {"request_us": 0})
+
+
+def test_a_ttft_that_is_mostly_host_time_is_named(tmp_path):
+    """Client, API server, and what GPUs wait for launches: 4.7 + 1.5 + 0.5 ms of 9.7 are named, the same of 50 are not."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "requests.csv").write_text("arrival,queued_ns\n1000000,2500000\n")
+    made = []
+    for ttft_s in (0.005, 0.05):
+        one = mapped(metric="TTFT", framework="NIM 1.8.0")
+        result = types.SimpleNamespace(directory=tmp_path, summary={"metrics": {"ttft_s": ttft_s, "exposed_s": {"host": 0.0005}}})
+        made.append(comparison.Outcome(rows.Row("t.csv", 2, ROW | {"metric": "TTFT"}, 9.0), experiment=one, predicted=one.read(result) * 1e3,
+                                       host_s=one.host_s(result)))
+    client_ms = load_rows.CLIENT_US * 1e-3
+    assert [one.host_s * 1e3 for one in made] == [pytest.approx(client_ms + 2)] * 2
+    [line] = [line for line in CLASSES["servers"].targets(made) if line.startswith("| TTFT NIM")]
+    request_ms = 1e-3 * host_share.request_us("trtllm-1.0")
+    assert line == (f"| TTFT NIM, trtllm-1.0 | 1 of 2 | {client_ms + 5:.4g} | {client_ms + 2:.4g} | {client_ms + request_ms:.4g} "
+                    f"(load generator {client_ms:.4g}, engine sheet {request_ms:.4g}) |")
 
 
 def test_a_first_token_is_one_request_without_decode():

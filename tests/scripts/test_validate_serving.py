@@ -168,8 +168,9 @@ def test_host_constants_that_are_most_of_a_ttft_are_named():
     little = [outcome(0.2, 0.01, "vllm-0.19")] * 3
     assert not host_share.lines(little)
     loop = [outcome(0.15, 0.105, "vllm-0.15", client_us=40000), outcome(0.1, 0.095, "vllm-0.15", client_us=40000)]
+    loop += [outcome(1.0, 0.105, "vllm-0.15", client_us=40000)]  # not mostly host
     [line] = [line for line in host_share.lines(little + loop) if line.startswith("| closed")]
     sheet = 1e-3 * host_share.request_us("vllm-0.15")
-    assert line == f"| closed loop TTFT, vllm-0.15 | 2 | 125 | 100 | {40 + sheet:.4g} (load generator 40, engine sheet {sheet:.4g}) |"
+    assert line == f"| closed loop TTFT, vllm-0.15 | 2 of 3 | 125 | 100 | {40 + sheet:.4g} (load generator 40, engine sheet {sheet:.4g}) |"
     [line] = [line for line in host_share.lines([outcome(0.1, 0.09, "vllm-0.15", host={"request_us": 5000})]) if line.startswith("| closed")]
     assert line.endswith("5 (scenario 5) |")
