@@ -59,11 +59,11 @@ def test_collectives_outside_the_window_are_reused(tmp_path):
     scenario = ROOT / "scenarios" / "disagg_llama3_70b_dgx.yaml"
     model = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-70b.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps({**model, "num_hidden_layers": 2}))
-    layers = ["--set", f"model.config={tmp_path / 'model.json'}"]
+    small = ["--set", f"model.config={tmp_path / 'model.json'}", "--set", "workload.requests.prompt_tokens=2048"]
     waves, replayed = {}, {}
     begin, end = 10**12, 2 * 10**12
     for name, more in {"whole": [], "window": ["--vcd-window", "1ms,2ms"]}.items():
-        succeed("dgx_h100", scenario, *layers, "--out", tmp_path / name, "--quiet", "--vcd", "--vcd-level", "all", "--vcd-filter",
+        succeed("dgx_h100", scenario, *small, "--out", tmp_path / name, "--quiet", "--vcd", "--vcd-level", "all", "--vcd-filter",
                 "prefill0.*", *more)
         waves[name] = changes((tmp_path / name / "trace.vcd").read_text())
         replayed[name] = summary(tmp_path / name)["simulator"]["replayed_transactions"]
