@@ -23,12 +23,9 @@ report counts these rows in a table of their own. Rules:
                         325 GB/s over NICs of 400 GB/s: 1.3 to 1.5 million posts a second
 """
 
-import pathlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import yaml
 
 from . import systems
 from .rows import BYTES_PER_SECOND, SECONDS, Incomparable, Row, Unmapped
@@ -99,7 +96,7 @@ def _loop_in_python(row):
         return False
     keys, heads, width = (row.integer(name) or 0 for name in ("kv_len", "kv_heads", "head_dim"))
     cache_bytes = 2 * HALF_BYTES * (row.integer("batch") or 1) * keys * heads * width
-    rate = _sheet("gpus", systems.gpu_of(row).name)["hbm"]["gb_per_s"] * 1e9
+    rate = systems.datasheet("gpus", systems.gpu_of(row).name)["hbm"]["gb_per_s"] * 1e9
     return row.value * SECONDS[row["unit"]] <= LOOP_US * US or cache_bytes / rate <= LOOP_CACHE_US * US
 
 
@@ -177,21 +174,17 @@ def _least(operation: str, members: int, switches_add: bool) -> float:
     return shared if re.search("gather|scatter|all", operation) else 1
 
 
-def _sheet(folder, name):
-    return yaml.safe_load(pathlib.Path(systems.DATASHEETS / folder / f"{name}.yaml").read_text(encoding="utf-8"))
-
-
 def _nvlink_rate(gpu):
-    sheet = _sheet("gpus", gpu.name)["nvlink"]
+    sheet = systems.datasheet("gpus", gpu.name)["nvlink"]
     return sheet["links"] * sheet["gb_per_s"] * 1e9
 
 
 def _pcie_rate(gpu):
-    return _sheet("gpus", gpu.name).get("pcie", {}).get("lanes", 16) * PCIE_LANE_BYTES[gpu.pcie]
+    return systems.datasheet("gpus", gpu.name).get("pcie", {}).get("lanes", 16) * PCIE_LANE_BYTES[gpu.pcie]
 
 
 def _nic_rate(network):
-    return _sheet("nics", network.nic)["gb_per_s"] * 1e9
+    return systems.datasheet("nics", network.nic)["gb_per_s"] * 1e9
 
 
 RULES = (

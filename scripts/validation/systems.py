@@ -99,11 +99,17 @@ def _normal(text: str) -> str:
 
 
 @functools.cache
+def datasheet(folder: str, name: str) -> dict:
+    """A shipped one, by its folder of platforms/datasheets; not to be changed."""
+    return yaml.safe_load((DATASHEETS / folder / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@functools.cache
 def gpus() -> tuple[Gpu, ...]:
     """The shipped datasheets."""
     found = []
     for path in sorted((DATASHEETS / "gpus").glob("*.yaml")):
-        sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
+        sheet = datasheet("gpus", path.stem)
         words = path.stem.split("-")
         family = " ".join(word for word in words if not re.fullmatch(r"SXM\d*|PCIe|\d+GB|Blackwell|Server", word))
         memory = next((int(word[:-2]) for word in words if re.fullmatch(r"\d+GB", word)), None)
@@ -121,15 +127,14 @@ def nics() -> dict:
     """(protocol, Gb/s) -> datasheet and its PCIe generation."""
     found = {}
     for path in sorted((DATASHEETS / "nics").glob("*.yaml")):
-        sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
+        sheet = datasheet("nics", path.stem)
         found.setdefault((sheet["protocol"], round(8 * sheet["gb_per_s"])), (path.stem, sheet["pcie_generation"]))
     return found
 
 
 def most_nics_of_two_tiers(nic: str) -> int:
     """That the switches to which this NIC belongs connect without a third tier."""
-    switch = yaml.safe_load((DATASHEETS / "nics" / f"{nic}.yaml").read_text(encoding="utf-8"))["network"]
-    ports = yaml.safe_load((DATASHEETS / "network_switches" / f"{switch}.yaml").read_text(encoding="utf-8"))["ports"]
+    ports = datasheet("network_switches", datasheet("nics", nic)["network"])["ports"]
     return ports * ports // 2
 
 
@@ -241,8 +246,8 @@ def board_of(row: Row) -> str | None:
 
 def gpus_of_a_root_port(row: Row) -> int:
     """GPUs of a PCIe box that share a root port: those of a PCIe switch, or one."""
-    path = DATASHEETS / "pcie_boards" / f"{board_of(row)}.yaml" if board_of(row) else DATASHEETS / "boards" / f"{CARDS}.yaml"
-    board = yaml.safe_load(path.read_text(encoding="utf-8"))["board"]
+    named = board_of(row)
+    board = (datasheet("pcie_boards", named) if named else datasheet("boards", CARDS))["board"]
     return gpus_per_server(CARDS) // (board["pcie_switches"] or gpus_per_server(CARDS))
 
 
