@@ -280,11 +280,15 @@ void Machine::route_network(bool next) {
   };
   const Tier turns_at = spec_.part ? spec_.part->turns_at : Tier::leaf;
   for (std::size_t p = 0; p < pods_.size(); ++p) {
+    std::vector<std::vector<bool>> reaches(spines, std::vector<bool>(pods_.size()));  // pod q over spine s
     for (std::size_t s = 0; s < spines; ++s) {
       pods_[p].spines[s]->set_stride(neighbours * static_cast<std::uint32_t>(spines));
-      for (std::size_t q = 0; q < pods_.size() && cores > 0; ++q)
+      for (std::size_t q = 0; q < pods_.size() && cores > 0; ++q) {
+        std::vector<PortId> up = paths(s, p, q);
+        reaches[s][q] = !up.empty();
         if (q != p || turns_at == Tier::core)
-          pods_[p].spines[s]->set_group(static_cast<std::uint32_t>(pods + q), paths(s, p, q));
+          pods_[p].spines[s]->set_group(static_cast<std::uint32_t>(pods + q), std::move(up));
+      }
     }
     for (Leaf& from : pods_[p].leaves) {
       from.device->set_stride(neighbours);
@@ -297,8 +301,7 @@ void Machine::route_network(bool next) {
           for (std::size_t s = 0; s < spines; ++s) {
             const std::size_t port = from.nics.size() + (next ? spines : 0) + s;
             const bool over_core = p != q || ((itself || next) && turns_at == Tier::core);
-            if (open(*from.device, port) && open(*pods_[q].spines[s], at_spine(q) + m) &&
-                (!over_core || !paths(s, p, q).empty()))
+            if (open(*from.device, port) && open(*pods_[q].spines[s], at_spine(q) + m) && (!over_core || reaches[s][q]))
               up.push_back(PortId(static_cast<std::uint32_t>(port)));
           }
           from.device->set_group(static_cast<std::uint32_t>(far_leaf), std::move(up));

@@ -4,34 +4,47 @@
 // queues), it does not. Buffer space and credits are per input and virtual channel in both kinds.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "transport/device/device.h"
 
 namespace railyard::transport {
 
-/// Decodes a transaction's destination: memory windows for NVLink and PCIe, local identifiers for InfiniBand.
+/// Decodes a transaction's destination: memory windows for NVLink and PCIe, local identifiers for InfiniBand. Keys are kept in
+/// pages, because most switches of a large machine map few of them.
 class AddressDecoder {
  public:
   void map(std::uint32_t key, PortId port) {
-    if (key >= ports_.size()) ports_.resize(key + 1);
-    ports_[key] = port;
+    const std::uint32_t page = key / kPage;
+    if (page >= pages_.size()) pages_.resize(page + 1, kNone);
+    if (pages_[page] == kNone) {
+      pages_[page] = static_cast<std::uint32_t>(ports_.size());
+      ports_.emplace_back();
+    }
+    ports_[pages_[page]][key % kPage] = port;
   }
   /// Maps a key to the port of another key, if that key has its own port.
   void map_beside(std::uint32_t key, std::uint32_t other) {
-    if (maps(other)) map(key, PortId(ports_[other]));
+    if (const PortId port = own(other); port.valid()) map(key, port);
   }
   /// Default for unmapped keys (a PCIe switch's upstream port). A key from that port itself is not decoded.
   void set_default(PortId port) { default_ = port; }
   /// @return an invalid id if the key is unknown
   PortId find(std::uint32_t key, PortId ingress = PortId()) const {
-    if (maps(key)) return ports_[key];
+    if (const PortId port = own(key); port.valid()) return port;
     return default_ == ingress ? PortId() : default_;
   }
 
  private:
-  bool maps(std::uint32_t key) const { return key < ports_.size() && ports_[key].valid(); }
-  std::vector<PortId> ports_;
+  static constexpr std::uint32_t kPage = 64, kNone = ~0u;
+  /// Invalid if the key is not mapped.
+  PortId own(std::uint32_t key) const {
+    const std::uint32_t page = key / kPage;
+    return page < pages_.size() && pages_[page] != kNone ? ports_[pages_[page]][key % kPage] : PortId();
+  }
+  std::vector<std::uint32_t> pages_;  ///< by key / kPage: place in ports_, or kNone
+  std::vector<std::array<PortId, kPage>> ports_;
   PortId default_;
 };
 
