@@ -142,6 +142,14 @@ void flush_stdout() {
   if (errno != EPIPE) cannot_write("to stdout", errno);
 }
 
+/// A simulation that lives as long as the process: SystemC removes the ports of a machine one by one, and searches each.
+/// @throws as Simulation
+Simulation& simulation_until_exit(const Scenario& scenario, execution::JobSink& sink) {
+  static Simulation* only = nullptr;
+  only = new Simulation(scenario, sink);
+  return *only;
+}
+
 /// After all checks, so that an error is the only line.
 void print_notes(const Options& options, const Scenario& scenario) {
   if (options.quiet) return;
@@ -155,7 +163,7 @@ int run(const Options& options, const Scenario& scenario) {
   std::unique_ptr<OutputDirectory> out;
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
-  Simulation simulation(scenario, jobs);
+  Simulation& simulation = simulation_until_exit(scenario, jobs);
   simulation.workload().check_fits();
   check_engine_options(options, simulation.workload());
   print_notes(options, scenario);
@@ -232,7 +240,7 @@ int run(const Options& options, const Scenario& scenario) {
 /// --describe, --explain: examines the machine without a run.
 void look(const Options& options, const Scenario& scenario) {
   JobsCsv none;
-  Simulation simulation(scenario, none);
+  Simulation& simulation = simulation_until_exit(scenario, none);
   print_notes(options, scenario);
   if (options.describe) {
     const Value machine = describe(simulation);
@@ -268,8 +276,7 @@ int do_as_asked(const Options& options, const char* platform) {
   if (!options.dump_scenario.empty()) write_file(options.dump_scenario, scenario.resolved);
   if (options.check) {
     JobsCsv none;
-    Simulation all_but_run(scenario, none);
-    all_but_run.workload().check_fits();
+    simulation_until_exit(scenario, none).workload().check_fits();
     print_notes(options, scenario);
     if (!options.quiet) std::cout << options.input() << ": ok\n";
     return kExitDone;
