@@ -43,11 +43,15 @@ double transactions(const Routes& routes, const Path& path, const Lane& lane, do
 }
 
 struct Cost {
-  double hops = 0;
-  std::set<std::int64_t> users;
+  double hops = 0, announced_hops = 0;
+  bool has_others = false;  ///< traffic that is of no group and not announced, or links that two groups share
 
-  /// Cost as trains. Collectives of a group that uses its links alone are computed only once.
-  double trains() const { return users.size() == 1 && *users.begin() != Traffic::kNobody ? 0 : hops; }
+  /// Cost as trains. Collectives of groups are computed only once, but for those beside what others announce.
+  double trains() const {
+    constexpr double kBeside =
+        4;  // the all-reduces of a layer on both sides of a hop between stages, as sent in a ring
+    return has_others ? hops : announced_hops * (1 + kBeside);
+  }
 };
 
 }  // namespace
@@ -72,6 +76,7 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
   // Number links in the order of the traffic that uses them.
   std::map<Link, std::size_t> numbers;
   std::vector<Link> links;
+  std::vector<std::set<std::int64_t>> users;  // groups of collectives, by link
   Unions unions;
   const auto number = [&](const Hop& hop) {
     const Device::Port& port = hop.device->port(hop.port);
@@ -79,6 +84,7 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
     const auto [found, fresh] = numbers.try_emplace(link, links.size());
     if (fresh) {
       links.push_back(link);
+      users.emplace_back();
       unions.add();
     }
     return found->second;
@@ -99,6 +105,7 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
           if (several == kNoLink) several = link;
           unions.join(several, link);
         }
+        if (traffic[t].reused_by != Traffic::kNobody) users[link].insert(traffic[t].reused_by);
         hops[t] += of_lane;
       }
     }
@@ -109,8 +116,14 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
     if (first[t] == kNoLink) continue;
     Cost& cost = costs[unions.find(first[t])];
     cost.hops += hops[t];
-    cost.users.insert(traffic[t].reused_by);
+    if (traffic[t].is_announced)
+      cost.announced_hops += hops[t];
+    else
+      cost.has_others |= traffic[t].reused_by == Traffic::kNobody;
   }
+  if (several != kNoLink) costs[unions.find(several)].has_others = true;
+  for (std::size_t link = 0; link < links.size(); ++link)
+    if (users[link].size() > 1) costs[unions.find(link)].has_others = true;
   std::vector<std::pair<double, std::size_t>> by_cost;
   for (const auto& [set, cost] : costs) by_cost.emplace_back(cost.trains(), set);
   std::sort(by_cost.begin(), by_cost.end());

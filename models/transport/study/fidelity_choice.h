@@ -22,6 +22,8 @@ struct Traffic {
   /// Number of the group of these collectives, if they are computed only once when no other traffic uses their links.
   std::int64_t reused_by = kNobody;
   static constexpr std::int64_t kNobody = -1;
+  /// Its sender says from when on it may send (transport/horizon.h), so that collectives are computed once beside it, too.
+  bool is_announced = false;
 };
 
 struct FidelityChoice {

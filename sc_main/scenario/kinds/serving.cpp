@@ -284,6 +284,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
 Kind serving_kind() {
   Kind kind = kind_of("serving", serving_record(), resolve);
   kind.runs_model = true;
+  kind.fidelity = transport::Fidelity::automatic;
   return kind;
 }
 

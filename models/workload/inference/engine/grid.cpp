@@ -108,7 +108,8 @@ void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std:
                          group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
   }
   for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
-    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp()});
+    all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp(),
+                   transport::Traffic::kNobody, true});
 }
 
 void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
