@@ -126,7 +126,8 @@ Record<FabricSpec> fabric_record() {
 
   Record<FabricSpec> r;
   r.choice("fidelity", &FabricSpec::fidelity, {"train", "fluid", "auto"},
-           "model of traffic. train: trains of packets; fluid: max-min rates; auto: chosen per set of links by cost");
+           "model of traffic. train: trains of packets; fluid: max-min rates; auto: chosen per set of links by cost, "
+           "the default of serving and training");
   r.number_or("transaction_bytes", "auto", &FabricSpec::transaction_bytes,
               "payload per transaction; auto: 0.25 us on the slowest link, limited by its buffers")
       .range(64, 1 << 30);

@@ -139,3 +139,21 @@ BOOST_AUTO_TEST_CASE(what_trains_cannot_afford_is_fluid) {
   BOOST_TEST(s.nodes[2].port(PortId(0)).counters.transactions == 1u);
   for (int m = 0; m < 2; ++m) BOOST_TEST(s.took[m].fs() == s.alone[m].fs());
 }
+
+BOOST_AUTO_TEST_CASE(collectives_beside_announced_traffic_cost_little_as_trains) {
+  // Two groups of two on a star, and what one sends to the other.
+  Simulation s(1000);
+  transport::Switch& sw = s.add_switch();
+  for (int i = 0; i < 4; ++i) Simulation::attach(s.node(), sw, ideal(gb(50), Time::ns(100)));
+  const auto cost = [&](const std::vector<transport::Traffic>& traffic) {
+    return transport::choose_fidelity(s.fabric.routes(), s.fabric.devices(), traffic, 1e9).hops;
+  };
+  const double large = 2 * 1e5, small = 2 * 1e3;  // transactions times links, of 1e8 and 1e6 bytes
+  const transport::Traffic first{0, 1, 0, 1e8, 0}, second{2, 3, 0, 1e8, 1}, other_group{1, 2, 0, 1e8, 2};
+  const transport::Traffic announced{1, 3, 1, 1e6, transport::Traffic::kNobody, true}, unknown{1, 3, 1, 1e6};
+  BOOST_TEST(cost({first, second}) == 0.0);
+  BOOST_TEST(cost({first, second, unknown}) == 2 * large + small);
+  BOOST_TEST(cost({first, second, announced}) == 5 * small);
+  BOOST_TEST(cost({first, second, announced, unknown}) == 2 * large + 2 * small);
+  BOOST_TEST(cost({first, second, announced, other_group}) == 3 * large + small);  // shares links with both
+}
