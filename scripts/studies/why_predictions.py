@@ -130,7 +130,7 @@ def bases(folder: pathlib.Path) -> list[Base]:
         add("p2p", platform, {"test": "matrix", "ranks": 4, "engine": engine, "copy_bytes": size}, machine={"groups": {"node": {"servers": 1}}})
     for platform, test, size in itertools.product(("plx_box", "dgx_h100"), ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat"), (4096, 65536, 1 << 20)):
         add("p2p", platform, {"test": test, "sizes_bytes": [size], "iterations": 20}, machine={"groups": {"node": {"servers": 2}}})
-    for platform, tp, layer in itertools.product(("plx_box", "dgx_h100"), (2, 8), (
+    for platform, tp, layer in itertools.product(("plx_box", "dgx_h100"), (2, 4, 8), (
             {"phase": "prefill", "tokens": 512}, {"phase": "decode", "batch": 16, "context_tokens": 2048}, {"phase": "training", "tokens": 2048})):
         add("layer", platform, layer | {"tp": tp}, model=large, machine={"groups": {"node": {"servers": 1}}})
     for platform, op, size, method in itertools.product(("plx_box", "dgx_h100"), ("all_gather_gemm", "gemm_reduce_scatter"), (1024, 8192),
