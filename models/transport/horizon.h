@@ -1,7 +1,6 @@
-// When somebody may send over links that others use, too. A course of traffic that is known, such as a collective that has been
-// recorded (collective/reuse.h), takes the place of a simulation only if nobody else sends over its links until it is
-// over and all credits have returned. Who may send says from which instant on; of others, nothing is known, and they
-// may send at any time.
+// The earliest instant at which somebody may send over links that others use, too. A collective that has been recorded is
+// replayed (collective/reuse.h) only if nobody else sends over its links until it is over and all credits have returned.
+// A sender without a horizon may send at any time.
 #pragma once
 
 #include <cstdint>
