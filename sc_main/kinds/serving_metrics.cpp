@@ -6,153 +6,12 @@
 
 namespace railyard {
 
-using workload::inference::Iteration;
 using workload::inference::RankTimes;
-using workload::inference::RequestPart;
-using workload::inference::Served;
 using workload::inference::StageTimes;
 
 namespace {
 
-void add(RankTimes& sum, const RankTimes& times, double weight) {
-  sum.kernels_s += weight * times.kernels_s;
-  sum.tp_s += weight * times.tp_s;
-  sum.tp_sync_s += weight * times.tp_sync_s;
-  sum.pp_s += weight * times.pp_s;
-  sum.host_s += weight * times.host_s;
-  sum.occupied_s += weight * times.occupied_s;
-}
-
 double ratio(double amount, double of) { return of > 0 ? amount / of : 0.0; }
-
-}  // namespace
-
-void ServingFigures::on_served(std::uint32_t, const Served& served) {
-  const workload::inference::RequestTimes& t = served.times;
-  const Time arrival = served.request.arrival;
-  const std::uint32_t output = served.request.output_tokens;
-  const double first = (t.first_token - arrival).seconds();
-  const double per_token = output > 1 ? (t.last_token - t.first_token).seconds() / (output - 1.0) : 0;
-  ++requests;
-  for (const workload::inference::Visit& visit : served.visits) {
-    Instance& instance = instances[visit.instance];
-    ++instance.requests;
-    instance.ttft.add(first);
-    if (output > 1) instance.tpot.add(per_token);
-  }
-  ttft.add(first);
-  if (output > 1) tpot.add(per_token);
-  decode_start.add((served.decode_begun() - arrival).seconds());
-  queue_sum_s += (served.prefill_begun() - t.queued).seconds();
-  for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
-  e2e.add((t.last_token - arrival).seconds());
-  for (std::size_t i = 1; i < t.tokens.size(); ++i) itl.add((t.tokens[i] - t.tokens[i - 1]).seconds());
-  first_arrival = sooner(first_arrival, arrival);
-  last_token = later(last_token, t.last_token);
-  prompt_tokens += served.request.prompt_tokens;
-  output_tokens += output;
-  cached_tokens += served.counts.cached_tokens;
-  recomputed_tokens += served.counts.recomputed_tokens;
-  preemptions += served.counts.preemptions;
-  kv_wait_sum_s += (served.kv_landed() - served.prefilled()).seconds();
-  if (first <= slo.ttft_s.value_or(first) && per_token <= slo.tpot_s.value_or(per_token)) ++within_slo;
-}
-
-ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
-                               const std::vector<std::uint32_t>& kv_blocks)
-    : slo(spec.slo), is_paged(!spec.instances.front().whole), instances(kv_blocks.size()) {
-  for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
-    instances[i].name = spec.instances[i].name;
-    instances[i].part = spec.instances[i].part;
-    instances[i].kv_blocks = kv_blocks[i];
-  }
-}
-
-const ServingFigures::Instance* ServingFigures::decoder() const {
-  const bool is_last = instances.size() == 1 || instances[instances.size() - 2].part == RequestPart::prompt;
-  return is_last ? &instances.back() : nullptr;
-}
-
-const ServingFigures::Instance* ServingFigures::prefiller() const {
-  const bool is_first = instances.size() > 1 && instances[1].part == RequestPart::answer;
-  return is_first ? &instances.front() : nullptr;
-}
-
-void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Iteration& iteration, Time) {
-  Instance& i = instances[instance];
-  const std::uint32_t tokens = iteration.batch.tokens();
-  ++i.iterations;
-  i.batch_sum += static_cast<double>(iteration.batch.items.size());
-  i.tokens += tokens;
-  i.padding_sum += static_cast<double>(iteration.padded_tokens - tokens);
-  i.peak_blocks = std::max(i.peak_blocks, iteration.blocks_held);
-}
-
-void ServingFigures::close(workload::inference::Service& service, Time now) {
-  for (std::size_t i = 0; i < instances.size(); ++i) {
-    workload::inference::Engine& engine = service.instance(i).engine();
-    const StageTimes& times = engine.stages();
-    instances[i].batches_s = engine.step_seconds();
-    instances[i].stages.assign(times.stages(), {});
-    instances[i].ranks.assign(times.stages(), {});
-    instances[i].ranks_of_stage = service.instance(i).grid().tp();
-    for (std::uint32_t p = 0; p < times.stages(); ++p) {
-      for (std::size_t use = 0; use < StageTimes::kUses; ++use)
-        instances[i].stages[p].seconds[use] = times.time(p, static_cast<StageTimes::Use>(use)).seconds();
-      for (std::uint32_t rank = 0; rank < instances[i].ranks_of_stage; ++rank)
-        add(instances[i].ranks[p], engine.pipeline().times(p * instances[i].ranks_of_stage + rank),
-            1.0 / instances[i].ranks_of_stage);
-    }
-  }
-  prefill_window_s = service.prefill_window().seconds();
-  end_s = now.seconds();
-}
-
-RankTimes ServingFigures::Instance::mean_times() const {
-  RankTimes mean;
-  for (const RankTimes& stage : ranks) add(mean, stage, 1 / static_cast<double>(ranks.size()));
-  return mean;
-}
-
-RankTimes ServingFigures::mean_times(bool of_answers) const {
-  RankTimes sum, mean;
-  double ranks = 0;
-  for (const Instance& instance : instances) {
-    if ((instance.part == RequestPart::answer) != of_answers) continue;
-    const double own = static_cast<double>(instance.ranks.size()) * instance.ranks_of_stage;
-    add(sum, instance.mean_times(), own);
-    ranks += own;
-  }
-  if (ranks > 0) add(mean, sum, 1 / ranks);
-  return mean;
-}
-
-double ServingFigures::prefill_tokens_per_s() const {
-  double tokens = 0;
-  for (const Instance& instance : instances)
-    if (instance.part == RequestPart::prompt) tokens += static_cast<double>(instance.tokens);
-  return ratio(tokens, prefill_window_s);
-}
-
-double ServingFigures::bubble_fraction() const {
-  return prefill_window_s > 0 ? std::max(0.0, 1 - mean_times(false).occupied_s / prefill_window_s) : 0.0;
-}
-
-double ServingFigures::stage_utilisation(const Instance& instance, std::size_t stage) const {
-  return ratio(instance.ranks[stage].kernels_s, prefill_window_s);
-}
-
-double ServingFigures::rate(double amount) const { return ratio(amount, since(last_token, first_arrival).seconds()); }
-
-double ServingFigures::slo_attainment_ratio() const {
-  return requests > 0 ? static_cast<double>(within_slo) / static_cast<double>(requests) : 0.0;
-}
-
-double ServingFigures::prefix_hit_ratio() const {
-  return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens) : 0.0;
-}
-
-namespace {
 
 using F = ServingFigures;
 
@@ -216,6 +75,20 @@ Value tokens_per_s(const F::Instance& i) { return i.tokens_per_s(); }
 Value total_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.kv_blocks) : Value(); }
 Value peak_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.peak_blocks) : Value(); }
 Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
+/// Nothing, if KV cache is not paged.
+Value prefix_hits(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.prefix_hit_ratio()) : Value(); }
+
+/// Largest / mean, over the instances that compute prompts; nothing, if there is one.
+Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
+  double most = 0, sum = 0, count = 0;
+  for (const F::Instance& instance : f.instances) {
+    if (instance.part == workload::inference::RequestPart::answer) continue;
+    most = std::max(most, whole(instance.*amount));
+    sum += whole(instance.*amount);
+    ++count;
+  }
+  return count > 1 ? Value(ratio(most * count, sum)) : Value();
+}
 
 /// Nothing, without a handoff.
 Value of_handoff(const F& f, double value) { return f.has_handoff() ? Value(value) : Value(); }
@@ -370,12 +243,20 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
       {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
        [](const F& f) { return of_prefill(f, bubbles); }},
+      {"imbalance.requests", "ratio",
+       "several instances that compute prompts: requests of the instance with most / mean of these instances",
+       [](const F& f) { return imbalance(f, &F::Instance::requests); }},
+      {"imbalance.tokens", "ratio", "the same of the tokens in their batches",
+       [](const F& f) { return imbalance(f, &F::Instance::tokens); }},
       {"instances.[instance].requests", "", "several instances: requests that have visited the instance, by its name",
        [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.requests; }); }},
       {"instances.[instance].ttft_s", "s", "their time to first token, mean",
        [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.ttft.mean(); }); }},
       {"instances.[instance].tpot_s", "s", "their time per output token, mean",
        [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.tpot.mean(); }); }},
+      {"instances.[instance].prefix_hit_ratio", "ratio",
+       "share of the tokens of prompts that started there which the prefix index had",
+       [](const F& f) { return of_each(f, prefix_hits); }},
       {"instances.[instance].kv_blocks.total", "", "KV blocks of one of its ranks, one of them reserved",
        [](const F& f) { return of_each(f, total_blocks); }},
       {"instances.[instance].kv_blocks.peak", "", "most blocks held at once",

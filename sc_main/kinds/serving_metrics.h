@@ -51,7 +51,8 @@ class ServingFigures : public workload::inference::ServiceSink {
     Distribution ttft, tpot;      ///< of these
     std::uint32_t peak_blocks = 0;
     std::uint64_t iterations = 0;
-    std::uint64_t tokens = 0;  ///< in its batches
+    std::uint64_t tokens = 0;                           ///< in its batches
+    std::uint64_t found_tokens = 0, prompt_tokens = 0;  ///< in the prefix index, and in all, of prompts that started
     double batch_sum = 0, padding_sum = 0;
     double batches_s =
         0;  ///< of a batch: from the later of its composition and the end of the one before to its tokens
@@ -62,6 +63,9 @@ class ServingFigures : public workload::inference::ServiceSink {
     double mean(double sum) const { return iterations > 0 ? sum / static_cast<double>(iterations) : 0.0; }
     double padded_ratio() const { return tokens > 0 ? padding_sum / (static_cast<double>(tokens) + padding_sum) : 0.0; }
     workload::inference::RankTimes mean_times() const;  ///< over its ranks
+    double prefix_hit_ratio() const {
+      return prompt_tokens > 0 ? static_cast<double>(found_tokens) / static_cast<double>(prompt_tokens) : 0.0;
+    }
     double tokens_per_s() const { return batches_s > 0 ? static_cast<double>(tokens) / batches_s : 0.0; }
   };
   std::vector<Instance> instances;  ///< as in the spec

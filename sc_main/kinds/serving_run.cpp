@@ -41,6 +41,17 @@ Value length_range(const std::vector<std::uint32_t>& tokens) {
 
 }  // namespace
 
+std::string ServingRun::gpus_text(const InstanceSpec& instance) const {
+  const std::vector<std::uint32_t>& gpus = instance.mapping.placement;
+  std::string text = scenario_.machine.groups[instance.group].name + " ";
+  for (std::size_t begin = 0, end = 0; begin < gpus.size(); begin = end) {
+    for (end = begin + 1; end < gpus.size() && gpus[end] == gpus[end - 1] + 1;) ++end;
+    text += begin > 0 ? "," : "";
+    text += end - begin > 1 ? fmt::format("{}-{}", gpus[begin], gpus[end - 1]) : fmt::format("{}", gpus[begin]);
+  }
+  return text;
+}
+
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   std::vector<workload::inference::Service::Placed> placed;
@@ -175,9 +186,13 @@ Value ServingRun::compute() {
 
 Value ServingRun::instance_value(const InstanceSpec& instance) const {
   static constexpr const char* kRoles[] = {"colocated", "prefill", "decode"};
-  return {{"name", instance.name},          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
-          {"tp", instance.mapping.tp},      {"pp", instance.mapping.pp},
-          {"engine", instance.engine.name}, {"scheduler", scheduler_value(instance.scheduler)}};
+  return {{"name", instance.name},
+          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
+          {"tp", instance.mapping.tp},
+          {"pp", instance.mapping.pp},
+          {"gpus", gpus_text(instance)},
+          {"engine", instance.engine.name},
+          {"scheduler", scheduler_value(instance.scheduler)}};
 }
 
 void ServingRun::add_setup(Value& setup) const {

@@ -63,13 +63,17 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
     return scenario_.machine.groups[instance.group].gpu;
   }
   bool is_paged() const { return !spec().instances.front().whole; }
+  /// Whether there are several instances for a part of requests.
+  bool has_choice() const;
   /// Whether the KV of prompts goes from one instance to the other.
   bool hands_over(std::size_t from, std::size_t to) const;
   /// Of whole sequences: in each chunk and step the collectives of layers, and the host's work for each token.
   std::uint64_t expected_jobs_of_list() const;
   /// The machine's NICs of the ranks, by the rule of the scenario.
   void assign_nics(const std::vector<GpuId>& ranks);
-  /// Name, role, mapping and scheduler.
+  /// "d 0-3,6": the group, and its GPUs by rank.
+  std::string gpus_text(const InstanceSpec& instance) const;
+  /// Name, role, mapping, GPUs and scheduler.
   Value instance_value(const InstanceSpec& instance) const;
   // For --explain: the memory and the largest passes of an instance; the first of the listed requests; the handoff of its first
   // chunk.
@@ -83,11 +87,14 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
+  void on_routed(std::uint32_t request, workload::inference::RequestPart part,
+                 const workload::inference::Candidates& candidates, const workload::inference::Router::Choice& choice,
+                 Time now) override;
 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
   std::vector<std::uint32_t> blocks_;     ///< of paged KV cache, by instance
   std::unique_ptr<workload::inference::Service> service_;
-  std::optional<OutputFile> requests_csv_, iterations_csv_;
+  std::optional<OutputFile> requests_csv_, iterations_csv_, routing_csv_;
   std::unique_ptr<ServingLog> log_;
   std::unique_ptr<ServingFigures> figures_;
 };

@@ -27,6 +27,10 @@ constexpr const char* kExposed = "exposed TP / gate / PP / host";
 void ServingRun::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(directory.file("requests.csv"));
   service_->add_sink(*this);
+  if (has_choice()) {
+    routing_csv_.emplace(directory.file("routing.csv"));
+    routing_csv_->print("time_s,request,part,instance,state_age_s,scores\n");
+  }
   // The first twelve columns have the format of LLMServingSim: nanoseconds, rows in completion order.
   requests_csv_->print(
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,");
@@ -38,6 +42,25 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
     requests_csv_->print(
         "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
   }
+}
+
+bool ServingRun::has_choice() const {
+  using workload::inference::RequestPart;
+  const auto is_answer = [](const InstanceSpec& i) { return i.part == RequestPart::answer; };
+  const auto answers = std::count_if(spec().instances.begin(), spec().instances.end(), is_answer);
+  return answers > 1 || static_cast<std::ptrdiff_t>(spec().instances.size()) - answers > 1;
+}
+
+void ServingRun::on_routed(std::uint32_t request, workload::inference::RequestPart part,
+                           const workload::inference::Candidates& candidates,
+                           const workload::inference::Router::Choice& choice, Time now) {
+  if (!routing_csv_) return;
+  std::string scores;
+  for (std::size_t i = 0; i < choice.scores.size(); ++i)
+    scores += fmt::format("{}{}={:.9g}", i > 0 ? " " : "", spec().instances[candidates[i]].name, choice.scores[i]);
+  routing_csv_->print("{},{},{},{},{},{}\n", exact_seconds(now), request,
+                      part == workload::inference::RequestPart::answer ? "decode" : "prefill",
+                      spec().instances[choice.instance].name, exact_seconds(choice.out_of_date), scores);
 }
 
 void ServingRun::on_served(std::uint32_t request, const Served& served) {
@@ -86,6 +109,7 @@ void ServingRun::on_iteration(std::size_t instance, std::uint32_t number,
 
 void ServingRun::write_tables(const OutputDirectory&) {
   requests_csv_.reset();
+  routing_csv_.reset();
   iterations_csv_.reset();
 }
 
@@ -153,8 +177,9 @@ std::string ServingRun::table() const {
 
 std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Instance& figures) const {
   const InstanceSpec& instance = spec().instances[id];
-  std::string text = fmt::format("\n  {}: tp {}, pp {}, {}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
-                                 instance.engine.name);
+  std::string text =
+      fmt::format("\n  {}: tp {}, pp {}, {}{}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
+                  instance.engine.name, gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);
   };

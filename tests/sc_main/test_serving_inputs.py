@@ -26,6 +26,7 @@ def refusal(tmp_path, text):
 
 
 TWO = "  instances: [{name: east}, {name: west, gpus: [1]}]\n"
+POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, prefix_trie"
 WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
 POOL = "accepted: up to 32, all that a request can have"
 
@@ -75,18 +76,44 @@ POOL = "accepted: up to 32, all that a request can have"
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  handoff: per_chunk\n",
      "6:12: error: workload.handoff: there is no decode instance; accepted with prefill and decode instances"),
-    (REQUEST + TWO,
+    (REQUEST + TWO + "  router: fixed\n",
      "5:13: error: workload.requests: do not say to which instance each goes, which router: fixed needs; accepted: a `list` with `instance`, one "
      "of east, west"),
     (REQUEST + "  instances: [{name: east}, {name: east, gpus: [1]}]\n",
      "6:36: error: workload.instances.1.name: 'east' is the name of another instance; accepted: a name of its own"),
-    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4}]}\n" + TWO,
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4}]}\n" + TWO + "  router: fixed\n",
      "5:21: error: workload.requests.list.0: has no `instance`, which router: fixed needs; accepted: east, west"),
     ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: wset}]}\n" + TWO,
      "5:68: error: workload.requests.list.0.instance: no instance 'wset' takes it (did you mean 'west'?)"),
     ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: west, decode_instance: east}]}\n" + TWO,
      "5:91: error: workload.requests.list.0.decode_instance: there is no decode instance"),
-    (REQUEST + "  router: fxied\n", "6:11: error: workload.router: unknown value 'fxied'; accepted: fixed (did you mean 'fixed'?)"),
+    (REQUEST + "  router: fxied\n",
+     f"6:11: error: workload.router: unknown value 'fxied'; accepted: {POLICIES} (did you mean 'fixed'?)"),
+    (REQUEST + TWO + "  router: {policy: kv_csot}\n",
+     f"7:20: error: workload.router.policy: unknown value 'kv_csot'; accepted: {POLICIES} (did you mean 'kv_cost'?)"),
+    (REQUEST + TWO + "  router: kv_cost\n",
+     "7:11: error: workload.router: kv_cost compares prompts, and the requests do not say what is in them; accepted: generated requests with "
+     "`prefix`, or a trace with hash_ids or input_tok_ids"),
+    (REQUEST + TWO + "  router: {policy: random, balance_abs: 3}\n",
+     "7:41: error: workload.router.balance_abs: does not apply to policy: random; accepted with policy: cache_aware"),
+    (REQUEST + TWO + "  router: {policy: random, decode: random}\n",
+     "7:36: error: workload.router.decode: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + TWO + "  router: {policy: random, queue_threshold: 0}\n",
+     "7:45: error: workload.router.queue_threshold: '0' is out of range; accepted: 1e-06 to 1000000"),
+    (REQUEST + TWO + "  router: {policy: random, queue_order: lcfs}\n",
+     "7:41: error: workload.router.queue_order: no request waits; accepted with queue_threshold"),
+    ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: west}]}\n" + TWO + "  router: random\n",
+     "7:11: error: workload.router: random chooses by itself, and requests name instances; accepted: fixed, or requests without `instance` and "
+     "`decode_instance`"),
+    (REQUEST + "  instances: [{name: a, count: 4, gpus: [0, 1, 2]}]\n",
+     "6:41: error: workload.instances.0.gpus: lists 3 GPUs, which are not as many for each of the 4 instances"),
+    (REQUEST + "  instances: [{name: a, count: 2, gpus: [0, 1]}, {name: b, gpus: [1]}]\n",
+     "6:50: error: workload.instances.1.gpus: GPU 1 of group gpus is in two instances"),
+    (REQUEST + "  instances: [{name: a, count: 3, tp: 4}]\n",
+     "6:15: error: workload.instances.0: no 4 free GPUs side by side in group gpus for instance a2; 0 of 8 are free; accepted: more servers "
+     "(machine.groups.gpus.servers), or fewer instances"),
+    (REQUEST + "  instances: [{name: a1}, {name: a, count: 2}]\n",
+     "6:34: error: workload.instances.1.name: 'a1' is the name of another instance; accepted: a name of its own"),
     (REQUEST + "  instances: [{name: a}, {name: b, role: decode, gpus: [1]}]\n",
      "6:14: error: workload.instances: 1 colocated, 0 prefill, 1 decode; accepted: colocated instances only, or at least one prefill and one "
      "decode instance"),

@@ -28,7 +28,7 @@ struct Requests {
     table.variants("requests", &Workload::requests, serving_request_forms(), "the requests").required();
     Workload written;
     table.read(written, *value_at(source.root, "workload"), "workload");
-    return resolve_serving_requests(written.requests, {{"a"}, {}}, seed, source);
+    return resolve_serving_requests(written.requests, {{"a"}, {}}, true, seed, source);
   }
   std::string refusal(const std::string& text) const {
     try {

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
-INFERENCE = ["requests", "kv", "scheduler", "engine", "service"]
+INFERENCE = ["requests", "kv", "routing", "scheduler", "engine", "service"]
 TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch", "horizon"}, {"fabric"}, {"assembly"}, {"edge"}]
 
 

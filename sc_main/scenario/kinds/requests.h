@@ -18,6 +18,7 @@ struct RequestItem {
   std::optional<std::uint32_t> output_tokens;
   std::uint32_t priority = 0;
   std::optional<std::string> instance, decode_instance;  ///< names
+  std::uint64_t session = 0;
 };
 
 struct RequestsSection : TraceSection {

@@ -5,9 +5,11 @@
 
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/host.h"
+#include "sc_main/scenario/kinds/instance_placement.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
+#include "sc_main/scenario/kinds/router.h"
 #include "sc_main/scenario/kinds/scheduler.h"
 #include "sc_main/scenario/kinds/serving_requests.h"
 #include "sc_main/scenario/table/words.h"
@@ -26,10 +28,14 @@ namespace {
 
 constexpr double kMostBlocks = 1e9;
 
+constexpr double kMostInstances = 4096;
+
 struct InstanceSection {
   std::string name;
   RequestPart part = RequestPart::all;
   std::string group;  ///< "": the first group
+  std::uint32_t count = 1;
+  InstancePlacement placement = InstancePlacement::pack;
   MappingSection mapping;
   std::optional<std::vector<std::uint32_t>> gpus;
   std::optional<std::uint32_t> kv_blocks;
@@ -62,7 +68,15 @@ Record<InstanceSection> instance_record() {
   r.add("stage_layers", member(&MappingSection::stage_layers), "number of layers of each stage")
       .range(1, kMostLayers)
       .fallback("as even as possible; the engine's rule gives the remainder to some stages");
-  r.number_or("gpus", "auto", &Section::gpus, "GPU of each rank p*tp+t within its group").fallback("rank r on GPU r");
+  r.add("count", &Section::count, "number of such instances, whose names get a number: name0, name1, ...")
+      .range(1, kMostInstances);
+  r.number_or("gpus", "auto", &Section::gpus,
+              "GPU of each rank p*tp+t within its group; with count, of one instance after the other")
+      .fallback("by `placement`");
+  r.choice(
+      "placement", &Section::placement, {"pack", "spread"},
+      "free GPUs side by side, in one server if the instance fits into one. pack: the first ones; spread: those of the "
+      "server with most free GPUs");
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank of this instance, one of them reserved")
       .range(2, kMostBlocks)
       .fallback("workload.kv_blocks");
@@ -90,8 +104,9 @@ Record<ServingSection> serving_record() {
         "or a "
         "file. none: no host, for closed forms")
       .is_path(Field::Path::unless_name);
-  r.choice("router", &ServingSpec::router, {"fixed"},
-           "how instances are chosen for a request. fixed: by `instance` and `decode_instance` of the request");
+  r.later("router", words_of(workload::inference::kRouterPolicyNames), router_record().fields(),
+          "how instances are chosen for a request: the word of a policy, or a mapping")
+      .fallback("fixed if requests name instances, or there is no choice; else round_robin");
   r.later("scheduler", {}, scheduler_record().fields(), "continuous batching");
   const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
   using Memory = workload::inference::KvMemory;
@@ -166,7 +181,50 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   return spec;
 }
 
-/// Instances for all parts of requests, or some that prefill and some that decode, with names and GPUs of their own.
+/// Each instance of the scenario as often as its count says.
+std::vector<InstanceSection> counted(const InstanceSection& written, const std::string& key, const Source& source) {
+  std::vector<InstanceSection> all(written.count, written);
+  if (written.count == 1) return all;
+  const std::uint64_t listed = written.gpus ? written.gpus->size() : 0;
+  if (listed % written.count != 0)
+    throw InputError(place_of(source.root, key + ".gpus"), key + ".gpus: lists " + std::to_string(listed) +
+                                                               " GPUs, which are not as many for each of the " +
+                                                               std::to_string(written.count) + " instances");
+  const auto each = static_cast<std::ptrdiff_t>(listed / written.count);
+  for (std::uint32_t i = 0; i < written.count; ++i) {
+    all[i].name += std::to_string(i);
+    if (written.gpus) all[i].gpus.emplace(written.gpus->begin() + i * each, written.gpus->begin() + (i + 1) * each);
+  }
+  return all;
+}
+
+/// Instances without `gpus` get theirs after all others.
+void place(const std::vector<InstanceSection>& written, std::vector<InstanceSpec>& instances,
+           const platforms::MachineSpec& machine) {
+  FreeGpus free(machine);
+  for (std::size_t i = 0; i < instances.size(); ++i)
+    for (const std::uint32_t gpu : written[i].gpus ? instances[i].mapping.placement : std::vector<std::uint32_t>())
+      if (!free.take(instances[i].group, gpu))
+        throw InputError(instances[i].where, instances[i].key + ".gpus: GPU " + std::to_string(gpu) + " of group " +
+                                                 machine.groups[instances[i].group].name + " is in two instances");
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    InstanceSpec& instance = instances[i];
+    if (written[i].gpus) continue;
+    const std::uint32_t ranks = instance.mapping.ranks();
+    const std::optional<std::uint32_t> first = free.place(instance.group, ranks, written[i].placement);
+    const platforms::GroupSpec& group = machine.groups[instance.group];
+    if (!first)
+      throw InputError(instance.where, instance.key + ": no " + std::to_string(ranks) +
+                                           " free GPUs side by side in group " + group.name + " for instance " +
+                                           instance.name + "; " + std::to_string(free.left(instance.group)) + " of " +
+                                           std::to_string(group.servers * machine.board.gpus) +
+                                           " are free; accepted: more servers (" + "machine.groups." + group.name +
+                                           ".servers), or fewer instances");
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) instance.mapping.placement[rank] = *first + rank;
+  }
+}
+
+/// Instances for all parts of requests, or some that prefill and some that decode, with names of their own.
 void check_instances(const std::vector<InstanceSpec>& instances, const platforms::MachineSpec& machine,
                      const Source& source) {
   const auto count = [&](RequestPart part) {
@@ -179,21 +237,15 @@ void check_instances(const std::vector<InstanceSpec>& instances, const platforms
                         std::to_string(answer) +
                         " decode; accepted: colocated instances only, or at least one prefill and one decode instance");
   std::set<std::string> names;
-  for (std::size_t i = 0; i < instances.size(); ++i)
-    if (!names.insert(instances[i].name).second)
-      refuse_workload(source, "instances." + std::to_string(i) + ".name",
-                      in_quotes(instances[i].name) + " is the name of another instance; accepted: a name of its own");
-  std::set<std::pair<std::uint32_t, std::uint32_t>> taken;
   std::vector<std::uint32_t> gpus;  // numbered over all groups
   for (const InstanceSpec& instance : instances) {
+    if (!names.insert(instance.name).second)
+      throw InputError(place_of(source.root, instance.key + ".name"),
+                       instance.key + ".name: " + in_quotes(instance.name) +
+                           " is the name of another instance; accepted: a name of its own");
     std::uint32_t before = 0;
     for (std::uint32_t g = 0; g < instance.group; ++g) before += machine.groups[g].servers * machine.board.gpus;
     gpus.push_back(before);
-    for (const std::uint32_t gpu : instance.mapping.placement)
-      if (!taken.emplace(instance.group, gpu).second)
-        refuse_workload(source, "instances",
-                        "GPU " + std::to_string(gpu) + " of group " + machine.groups[instance.group].name +
-                            " is in two instances; list the GPUs of each with `gpus`, or use two groups");
   }
   check_groups_used(gpus, machine, source);
 }
@@ -245,14 +297,19 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   const GraphSheet graphs = resolve_graphs(engine.cudagraph, setting.source);
   spec.cudagraph = graphs;
   if (spec.cudagraph.mode != GraphMode::none) spec.memory.engine_reserved_bytes += graphs.reserved_bytes;
-  std::vector<InstanceSection> instances = written.written_instances;
-  if (instances.empty()) {
-    instances.emplace_back();
-    instances.back().name = setting.machine.groups.front().name;
+  std::vector<InstanceSection> sections = written.written_instances, instances;
+  if (sections.empty()) {
+    sections.emplace_back();
+    sections.back().name = setting.machine.groups.front().name;
   }
-  for (std::size_t i = 0; i < instances.size(); ++i)
-    spec.instances.push_back(resolve_instance(instances[i], written, engine, spec.host.async,
-                                              "workload.instances." + std::to_string(i), setting));
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    const std::string key = "workload.instances." + std::to_string(i);
+    for (const InstanceSection& instance : counted(sections[i], key, setting.source)) {
+      instances.push_back(instance);
+      spec.instances.push_back(resolve_instance(instance, written, engine, spec.host.async, key, setting));
+    }
+  }
+  place(instances, spec.instances, setting.machine);
   check_instances(spec.instances, setting.machine, setting.source);
   const auto takes_prompts = [](const InstanceSpec& i) { return i.part != RequestPart::answer; };
   const auto answers = std::stable_partition(spec.instances.begin(), spec.instances.end(), takes_prompts);
@@ -262,8 +319,16 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   InstanceNames names;
   for (const InstanceSpec& instance : spec.instances)
     (takes_prompts(instance) ? names.prompts : names.answers).push_back(instance.name);
+  const std::vector<RequestItem>& list = written.written_requests.list;
+  const auto names_instance = [](const RequestItem& item) { return item.instance || item.decode_instance; };
+  spec.router = resolve_router({!names.answers.empty(), names.prompts.size() > 1 || names.answers.size() > 1,
+                                std::any_of(list.begin(), list.end(), names_instance)},
+                               setting.source);
+  spec.seed = setting.machine.seed;
+  const bool is_fixed = spec.router.policy == RouterPolicy::fixed || spec.router.decode == RouterPolicy::fixed;
   const ServingRequests requests =
-      resolve_serving_requests(written.written_requests, names, setting.machine.seed, setting.source);
+      resolve_serving_requests(written.written_requests, names, is_fixed, setting.machine.seed, setting.source);
+  check_contents(spec.router, requests.has_contents, setting.source);
   spec.requests = requests.make_source;
   spec.longest = requests.prompt_and_output;
   const workload::inference::ServingRules& rules = spec.instances.back().rules;

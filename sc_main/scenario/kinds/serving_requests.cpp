@@ -16,6 +16,8 @@ using nlohmann::json;
 
 namespace {
 
+constexpr double kMostSession = 1e9;
+
 /// In the order of ArrivalProcess.
 const std::vector<std::string> kProcesses{"at_once", "poisson", "gamma", "constant", "closed_loop"};
 
@@ -213,6 +215,7 @@ ServingRequests generated(const ServingRequestsSection& written, std::uint64_t s
   const Origin where = place_of(source.root, "workload." + kKey + ".prompt_tokens");
   const auto* prompts = std::get_if<UniformTokens>(&spec.prompt_tokens);
   const auto* outputs = std::get_if<UniformTokens>(&spec.output_tokens);
+  result.has_contents = spec.prefix && spec.prefix->shared_tokens > 0;
   if (prompts) result.prompt = {prompts->max, where};
   if (prompts && outputs) result.prompt_and_output = {std::uint64_t{prompts->max} + outputs->max, where};
   return result;
@@ -245,7 +248,8 @@ void check_fixed(const InstanceNames& names, const Source& source) {
   check(names.answers, "decode_instance");
 }
 
-ServingRequests listed(const ServingRequestsSection& written, const InstanceNames& names, const Source& source) {
+ServingRequests listed(const ServingRequestsSection& written, const InstanceNames& names, bool is_fixed,
+                       const Source& source) {
   if (written.list.empty()) refuse(source, "list", "is empty; accepted: at least one request");
   ServingRequests result;
   for (std::size_t i = 0; i < written.list.size(); ++i) {
@@ -261,6 +265,8 @@ ServingRequests listed(const ServingRequestsSection& written, const InstanceName
   for (std::size_t i = 0; i < all.size(); ++i) {
     const RequestItem& item = written.list[order[i]];
     const std::string key = "list." + std::to_string(order[i]);
+    all[i].session = item.session;
+    if (!is_fixed) continue;
     all[i].instance = fixed_instance(item.instance, names.prompts, key, "instance", source);
     all[i].answer_instance = fixed_instance(item.decode_instance, names.answers, key, "decode_instance", source);
   }
@@ -284,6 +290,8 @@ std::vector<Record<ServingRequestsSection>> serving_request_forms() {
   Record<RequestItem> item = request_item(true);
   item.add("priority", &RequestItem::priority, "with policy: priority, requests with lower values are served first")
       .range(0, kMostPriority);
+  item.add("session", &RequestItem::session, "conversation or user, for a router with sessions; 0: none")
+      .range(0, kMostSession);
   item.add("instance", &RequestItem::instance,
            "with router: fixed, the instance that computes the request, or its prompt")
       .fallback("the only one");
@@ -294,9 +302,9 @@ std::vector<Record<ServingRequestsSection>> serving_request_forms() {
 }
 
 ServingRequests resolve_serving_requests(const ServingRequestsSection& written, const InstanceNames& names,
-                                         std::uint64_t seed, const Source& source) {
-  if (is_written(source, "list")) return listed(written, names, source);
-  check_fixed(names, source);
+                                         bool is_fixed, std::uint64_t seed, const Source& source) {
+  if (is_written(source, "list")) return listed(written, names, is_fixed, source);
+  if (is_fixed) check_fixed(names, source);
   if (is_written(source, "file")) return stream_trace(written, place_of(source.root, "workload." + kKey + ".file"));
   return generated(written, seed, source);
 }

@@ -41,6 +41,7 @@ struct ServingRequests {
     Origin where;
   };
   std::optional<Priority> priority;
+  bool has_contents = false;  ///< some requests tell the contents of their prompts
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };
 
@@ -52,7 +53,8 @@ struct InstanceNames {
 
 std::vector<Record<ServingRequestsSection>> serving_request_forms();
 /// @throws InputError: keys that do not fit together, and any error of a trace
+/// @param is_fixed  the router needs requests that say where they go
 ServingRequests resolve_serving_requests(const ServingRequestsSection& written, const InstanceNames& names,
-                                         std::uint64_t seed, const Source& source);
+                                         bool is_fixed, std::uint64_t seed, const Source& source);
 
 }  // namespace railyard::scenario

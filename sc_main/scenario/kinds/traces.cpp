@@ -29,7 +29,7 @@ class SortedRows {
     TraceRow row;
     while (rows_.size() < max_count && reader.next(row)) {
       if (reader.priority() > 0 && !priority_) priority_ = reader.priority_place();
-      if (has_content) reader.content();
+      if (has_content && !reader.content().ids.empty()) has_contents_ = true;
       rows_.push_back({row, reader.lines.place()});
     }
     if (rows_.empty()) throw reader.lines.error("the trace has no rows");
@@ -45,6 +45,8 @@ class SortedRows {
   }
 
   const std::vector<PlacedRow>& rows() const { return rows_; }
+  /// Some rows tell the contents of their prompts.
+  bool has_contents() const { return has_contents_; }
   /// The first priority other than 0.
   const std::optional<Origin>& priority() const { return priority_; }
   Time arrival(std::size_t place) const {
@@ -61,6 +63,7 @@ class SortedRows {
   std::int64_t start_ns_ = 0;
   std::vector<PlacedRow> rows_;
   std::optional<Origin> priority_;
+  bool has_contents_ = false;
 };
 
 class TraceSource : public RequestSource {
@@ -110,6 +113,7 @@ ServingRequests stream_trace(const TraceSection& trace, const Origin& where) {
   const auto reader = open_trace(trace.format, trace.file, where);
   const auto sorted = std::make_shared<const SortedRows>(*reader, trace, true);
   ServingRequests result;
+  result.has_contents = sorted->has_contents();
   if (sorted->priority()) result.priority = {"priority", *sorted->priority()};
   for (const auto& [row, place] : sorted->rows())
     result.include(row.prompt_tokens, row.output_tokens, {trace.file, place.line, 1});

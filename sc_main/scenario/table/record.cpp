@@ -167,6 +167,7 @@ bool is_word(const Field& field, const Node& node) {
 }
 
 void refuse_later(const Field& field, const Node& node, const std::string& path) {
+  if (node.kind == Node::Kind::scalar && field.choices.size() > 1) read_choice(field, node, path);
   refuse(node, path, "expected a mapping" + or_words(field) + ", got " + node.described());
 }
 

@@ -80,6 +80,8 @@ class Instance : private EngineClient {
   Engine& engine() { return engine_; }
   const Engine& engine() const { return engine_; }
   const Scheduler& scheduler() const { return *scheduler_; }
+  /// See Scheduler::follow_blocks().
+  void follow_blocks(BlockPool::Listener& listener) { scheduler_->follow_blocks(listener); }
 
   /// A request enters the queue.
   void add(std::uint32_t request, const Request& what, RequestContent content);

@@ -3,6 +3,7 @@
 //
 //   host             the API server before the queue and after the token; or the host prepares the request's batch, or
 //                    launches its kernels, and nothing else is missing
+//   router           the router and its proxies; or it waits in the router, until an instance has less to compute
 //   step_alignment   not in a batch, because the engine composes batches only between steps: from the entry into the
 //                    queue until the next composition, or from one chunk of the prompt to the next
 //   queue_slots      in the queue: max_seqs requests are running
@@ -39,6 +40,7 @@ namespace railyard::workload::inference {
 
 enum class TtftPart : std::uint8_t {
   host,
+  router,
   step_alignment,
   queue_slots,
   queue_budget,
@@ -52,11 +54,11 @@ enum class TtftPart : std::uint8_t {
   decode_queue,
   decode_kernels,
 };
-constexpr std::size_t kTtftParts = 13;
+constexpr std::size_t kTtftParts = 14;
 constexpr std::array<const char*, kTtftParts> kTtftPartNames{
-    "host",         "step_alignment", "queue_slots",     "queue_budget", "queue_blocks",
-    "queue_behind", "queue_pipeline", "prefill_kernels", "tp",           "pp",
-    "kv",           "decode_queue",   "decode_kernels"};
+    "host",         "router",       "step_alignment", "queue_slots",     "queue_budget",
+    "queue_blocks", "queue_behind", "queue_pipeline", "prefill_kernels", "tp",
+    "pp",           "kv",           "decode_queue",   "decode_kernels"};
 
 class TtftTimes {
  public:

@@ -32,7 +32,10 @@ void BlockPool::fill(Block block, Content content) {
   state.content = content;
   state.is_full = true;
   const auto [same, is_new] = index_.emplace(content, Same{block, block});
-  if (is_new) return;
+  if (is_new) {
+    if (listener_ != nullptr) listener_->on_stored(content);
+    return;
+  }
   state.same_before = same->second.last;
   blocks_[same->second.last].same_after = block;
   same->second.last = block;
@@ -63,7 +66,10 @@ void BlockPool::forget(Block block) {
   const auto same = index_.find(state.content);
   (state.same_before == kNone ? same->second.first : blocks_[state.same_before].same_after) = state.same_after;
   (state.same_after == kNone ? same->second.last : blocks_[state.same_after].same_before) = state.same_before;
-  if (same->second.first == kNone) index_.erase(same);
+  if (same->second.first == kNone) {
+    index_.erase(same);
+    if (listener_ != nullptr) listener_->on_removed(state.content);
+  }
   state.same_before = state.same_after = kNone;
   state.is_full = false;
 }

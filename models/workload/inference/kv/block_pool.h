@@ -18,8 +18,21 @@ class BlockPool {
   using Content = std::uint64_t;
   static constexpr Block kNone = 0;
 
+  class Listener {
+   public:
+    /// The first block with this content is full; the last one has been taken again.
+    virtual void on_stored(Content content) = 0;
+    virtual void on_removed(Content content) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
   /// @param blocks  including the reserved block, as vLLM counts num_gpu_blocks. @pre blocks > 0
   explicit BlockPool(std::uint32_t blocks);
+
+  /// Call before blocks are filled.
+  void follow(Listener& listener) { listener_ = &listener; }
 
   /// Blocks without the reserved block.
   std::uint32_t total() const { return total_; }
@@ -59,6 +72,7 @@ class BlockPool {
   std::unordered_map<Content, Same> index_;
   Block first_ = kNone, last_ = kNone;
   std::uint32_t free_;
+  Listener* listener_ = nullptr;
 };
 
 }  // namespace railyard::workload::inference

@@ -2,36 +2,17 @@
 
 #include <algorithm>
 
+#include "workload/inference/kv/block_contents.h"
+
 namespace railyard::workload::inference {
-
-namespace {
-
-/// splitmix64's finaliser over a running value.
-std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
-  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * (value + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
-constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's content
-
-}  // namespace
 
 BlockPool::Content KvStore::content(Sequence& s, std::size_t block) const {
   while (s.contents_.size() <= block) {
-    const std::uint64_t begin = s.contents_.size() * block_tokens_, end = begin + block_tokens_;
-    const std::uint64_t grain = s.content_.block_tokens;
-    std::uint64_t value = s.contents_.empty() ? 0 : s.contents_.back();
-    // An id of several tokens at the prompt's end may stand for more tokens than the prompt has; the other tokens of the block
-    // are of the answer.
-    if (end <= (grain == 1 ? s.content_.ids.size() : std::min(s.prompt_, s.content_.ids.size() * grain))) {
-      value = mixed(mixed(value, kShared), begin % grain);
-      for (std::uint64_t i = begin / grain; i * grain < end; ++i) value = mixed(value, s.content_.ids[i]);
-    } else {
-      value = mixed(mixed(value, kOwn), s.number_);
-    }
-    s.contents_.push_back(value);
+    const BlockPool::Content before = s.contents_.empty() ? 0 : s.contents_.back();
+    const std::uint64_t next = s.contents_.size();
+    s.contents_.push_back(next < known_blocks(s.content_, s.prompt_, block_tokens_)
+                              ? known_content(s.content_, before, next, block_tokens_)
+                              : own_content(before, s.number_));
   }
   return s.contents_[block];
 }

@@ -46,6 +46,7 @@ class KvStore {
   std::uint64_t blocks_for(std::uint64_t tokens) const { return ceil_div(tokens, block_tokens_); }
   std::uint64_t tokens(const Prefix& prefix) const { return prefix.size() * block_tokens_; }
   const BlockPool& pool() const { return pool_; }
+  void follow(BlockPool::Listener& listener) { pool_.follow(listener); }
 
   /// The longest beginning of the sequence's `known` tokens that is here, without the last token: the model produces a token only
   /// from the one before.

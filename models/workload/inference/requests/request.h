@@ -20,6 +20,8 @@ struct Request {
   std::uint32_t priority = 0;       ///< lower values first, for a scheduler with priorities
   /// For a fixed router: which of the instances that take prompts, and which of those that take answers only.
   std::uint32_t instance = 0, answer_instance = 0;
+  /// Of a conversation or user, for a router with sessions; 0: it belongs to none.
+  std::uint64_t session = 0;
 };
 
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.

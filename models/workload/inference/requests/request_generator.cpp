@@ -122,6 +122,7 @@ void RequestGenerator::draw() {
   }
   next.request.prompt_tokens = std::max(next.request.prompt_tokens, spec_.prefix->shared_tokens);
   next.user = static_cast<std::uint32_t>(next.number % users_.size());
+  next.request.session = next.user + 1;
   User& user = users_[next.user];
   if (user.is_busy) {
     user.waiting.push_back(next);

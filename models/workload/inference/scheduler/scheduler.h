@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "workload/inference/kv/block_pool.h"
 #include "workload/inference/requests/request.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 
@@ -58,6 +59,8 @@ class Scheduler {
     std::uint32_t held() const { return total - free; }
   };
   virtual Memory memory() const = 0;
+  /// Of a paged KV cache: which contents its prefix index has. Call before the first request.
+  virtual void follow_blocks(BlockPool::Listener&) {}
   /// What the last compose() left in the queue, and why.
   struct Left {
     Refusal refusal = Refusal::none;  ///< why the first waiting request did not start; none if the queue is empty

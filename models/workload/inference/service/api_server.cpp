@@ -5,11 +5,12 @@
 
 namespace railyard::workload::inference {
 
-ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, std::uint32_t servers,
-                     bool names_requests, Executor& executor, ApiServerClient& client)
+ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, Time router_time,
+                     std::uint32_t servers, bool names_requests, Executor& executor, ApiServerClient& client)
     : source_(std::move(source)),
       host_(host),
       client_time_(client_time),
+      router_time_(router_time),
       names_requests_(names_requests),
       executor_(executor),
       client_(client),
@@ -36,8 +37,7 @@ void ApiServer::on_event(std::uint32_t, std::uint64_t) {
 void ApiServer::arrive() {
   const std::uint32_t request = arrived_++;
   RequestSource::Arrival arrival = source_->take();
-  std::vector<Visit> visits = client_.route(arrival.request);
-  if (visits.empty()) {
+  if (!client_.accepts(arrival.request)) {
     ++refused_;
     source_->done(request, executor_.fabric().now());
     return;
@@ -45,7 +45,6 @@ void ApiServer::arrive() {
   Live& live = live_[request];
   live.request = arrival.request;
   live.content = std::move(arrival.content);
-  live.visits = std::move(visits);
   if (free_streams_.empty()) {
     rank_.add_stream("");
     free_streams_.push_back(rank_.streams.size() - 1);
@@ -54,12 +53,29 @@ void ApiServer::arrive() {
   free_streams_.pop_back();
   executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
+  if (client_time_ + router_time_ + host_.request() > Time()) tell(request, RequestPhase::host);
   if (client_time_ == Time()) {
-    receive(request);
+    reach_router(request);
     return;
   }
-  tell(request, RequestPhase::host);
   executor_.host(rank_, rank_.stream(live.stream), client_time_, label(request, kSend, 0), *this);
+}
+
+void ApiServer::reach_router(std::uint32_t request) {
+  Live& live = live_.at(request);
+  live.at_router = executor_.fabric().now();
+  if (router_time_ == Time()) {
+    client_.on_at_router(request);
+    return;
+  }
+  executor_.host(rank_, rank_.stream(live.stream), router_time_, label(request, kRoute, 0), *this);
+}
+
+void ApiServer::routed(std::uint32_t request, std::vector<Visit> visits) {
+  Live& live = live_.at(request);
+  live.visits = std::move(visits);
+  live.ttft[TtftPart::router] = executor_.fabric().now() - live.at_router;
+  receive(request);
 }
 
 void ApiServer::receive(std::uint32_t request) {
@@ -67,7 +83,6 @@ void ApiServer::receive(std::uint32_t request) {
     enter(request);
     return;
   }
-  if (client_time_ == Time()) tell(request, RequestPhase::host);
   executor_.host(rank_, rank_.stream(live_.at(request).visits.front().instance), host_.request(),
                  label(request, kReceive, 0), *this);
 }
@@ -75,7 +90,7 @@ void ApiServer::receive(std::uint32_t request) {
 void ApiServer::enter(std::uint32_t request) {
   Live& live = live_.at(request);
   live.times.queued = executor_.fabric().now();
-  live.ttft[TtftPart::host] = live.times.queued - live.request.arrival;
+  live.ttft[TtftPart::host] = live.times.queued - live.request.arrival - live.ttft[TtftPart::router];
   tell(request, RequestPhase::queued);
   client_.on_queued(request, std::move(live.content));
 }
@@ -148,6 +163,7 @@ JobLabel ApiServer::label(std::uint32_t request, What what, std::uint32_t token)
 std::string ApiServer::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   std::string name = f.what == kSend      ? "Client_Request"
+                     : f.what == kRoute   ? "Router_Request"
                      : f.what == kReceive ? "Host_Request"
                      : f.what == kForward ? "Host_Forward"
                                           : fmt::format("Host_Token[{}]", f.token - 1);
@@ -162,7 +178,8 @@ Recorded ApiServer::recorded(std::uint64_t arguments) const {
 void ApiServer::on_job_done(const Job& job) {
   const auto f = job.label().as<Fields>();
   switch (f.what) {
-    case kSend: receive(f.request); break;
+    case kSend: reach_router(f.request); break;
+    case kRoute: client_.on_at_router(f.request); break;
     case kReceive: enter(f.request); break;
     case kForward: client_.on_forwarded(f.request); break;
     default: delivered(f.request); break;

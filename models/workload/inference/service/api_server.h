@@ -1,5 +1,6 @@
-// The API servers of a service, between clients and engines. A request comes from its source, reaches the server of the
-// instance that takes it after the client's time for a request, and enters the engine's queue after the host's time for a request. A
+// The API servers of a service, between clients and engines. A request comes from its source. After the client's time for a request it
+// is at the router, and after the router's time and its wait there, at the server of the instance that takes it. It enters the
+// engine's queue after the host's time for a request. A
 // server is one process (vLLM's default, --api-server-count 1): it takes requests one after the other, so requests that
 // arrive together enter the queue one by one. Each token reaches the client after the host's time for a token. A request
 // is done when it has left the engine and the client has all its tokens.
@@ -53,8 +54,10 @@ class RequestSink {
 
 class ApiServerClient {
  public:
-  /// The instances that compute the request. Empty if one of them can never hold it; then the API server refuses it.
-  virtual std::vector<Visit> route(const Request& request) = 0;
+  /// Whether there are instances that can hold the request; else it is refused.
+  virtual bool accepts(const Request& request) const = 0;
+  /// The request has come to the router, which calls routed(), now or later.
+  virtual void on_at_router(std::uint32_t request) = 0;
   /// The request enters the queue of the engine.
   virtual void on_queued(std::uint32_t request, RequestContent content) = 0;
   /// See ApiServer::forward().
@@ -66,11 +69,12 @@ class ApiServerClient {
 
 class ApiServer : private JobClient, private JobNamer, private transport::CalendarClient {
  public:
-  /// @param client_time     of the load generator, before the server has a request
+  /// @param client_time     of the load generator, before the router has a request
+  /// @param router_time     of the router, for each request
   /// @param servers         one for each instance that takes requests; these have the first ids
   /// @param names_requests  names of jobs contain the request
-  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, std::uint32_t servers,
-            bool names_requests, Executor& executor, ApiServerClient& client);
+  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, Time router_time,
+            std::uint32_t servers, bool names_requests, Executor& executor, ApiServerClient& client);
 
   void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
   void follow(RequestListener& listener) { listener_ = &listener; }
@@ -82,6 +86,10 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   const Served& on_way(std::uint32_t request) const { return live_.at(request); }
   /// Whether the engine has produced a token of the request.
   bool has_token(std::uint32_t request) const { return live_.at(request).known > 0; }
+  /// @pre the request is at the router
+  const RequestContent& content(std::uint32_t request) const { return live_.at(request).content; }
+  /// The router has chosen instances.
+  void routed(std::uint32_t request, std::vector<Visit> visits);
   /// The engine has produced the next token of the request.
   void deliver(std::uint32_t request);
   /// The first of two instances has finished a request. It enters the queue of the second one after the host's time for a
@@ -101,20 +109,22 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
  private:
   struct Live : Served {
-    RequestContent content;   ///< until the request is queued
-    std::size_t stream = 0;   ///< of the host
+    RequestContent content;  ///< until the request is queued
+    std::size_t stream = 0;  ///< of the host
+    Time at_router;
     std::uint32_t known = 0;  ///< tokens that the engine has produced
     bool has_left = false;    ///< the engine
   };
-  enum What : std::uint8_t { kSend, kReceive, kDeliver, kForward };
+  enum What : std::uint8_t { kSend, kRoute, kReceive, kDeliver, kForward };
   struct Fields {
     std::uint32_t request;
-    std::uint32_t what : 2;
-    std::uint32_t token : 30;
+    std::uint32_t what : 3;
+    std::uint32_t token : 29;
   };
 
   void schedule_arrival();
   void arrive();
+  void reach_router(std::uint32_t request);
   void receive(std::uint32_t request);
   void enter(std::uint32_t request);
   void delivered(std::uint32_t request);
@@ -123,7 +133,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
   void on_job_done(const Job& job) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
-  // Client_Request: from a request's arrival until the server has it. Host_Request: from then until it is queued.
+  // Client_Request: from a request's arrival until the router has it. Router_Request: its time there. Host_Request: from then until
+  // it is queued.
   // Host_Forward: until it is in the second queue. Host_Token[i]: delivery of token i. All with _Req[r], if names contain the
   // request.
   std::string name(std::uint64_t arguments) const override;
@@ -132,7 +143,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
   std::unique_ptr<RequestSource> source_;
   Host host_;
-  Time client_time_;
+  Time client_time_, router_time_;
   bool names_requests_;
   Executor& executor_;
   ApiServerClient& client_;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "workload/inference/service/fixed_router.h"
-
 namespace railyard::workload::inference {
 
 namespace {
@@ -20,12 +18,30 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
     : spec_(spec),
       fabric_(executor.fabric()),
       executor_(executor),
-      router_(std::make_unique<FixedRouter>(spec_.instances)),
+      router_(spec_.router, router_members(placed), spec_.seed),
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.names_requests, executor, *this),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
+                  Time::seconds(spec.router.router_us * 1e-6),
                   static_cast<std::uint32_t>(instances_.size() - count_of(RequestPart::answer)), spec.names_requests,
-                  executor, *this) {}
+                  executor, *this) {
+  if (!router_.follows_blocks()) return;
+  for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
+}
+
+std::vector<Router::Member> Service::router_members(const std::vector<Placed>& placed) const {
+  std::vector<Router::Member> members(spec_.instances.size());
+  for (std::size_t id = 0; id < members.size(); ++id) {
+    const InstanceSpec& instance = spec_.instances[id];
+    members[id].name = instance.name;
+    members[id].part = instance.part;
+    members[id].max_seqs = instance.scheduler.max_seqs;
+    members[id].max_batched_tokens = instance.scheduler.max_batched_tokens;
+    members[id].block_tokens = instance.scheduler.block_tokens;
+    members[id].blocks = placed[id].blocks - std::min(placed[id].blocks, 1u);
+  }
+  return members;
+}
 
 std::size_t Service::count_of(RequestPart part) const {
   return static_cast<std::size_t>(std::count_if(spec_.instances.begin(), spec_.instances.end(),
@@ -117,25 +133,72 @@ void Service::start() {
   api_server_.start();
 }
 
-std::vector<Visit> Service::route(const Request& request) {
-  const Route route = router_->route(request);
-  const auto holds = [&](std::uint32_t id) {
-    return instances_[id]->scheduler().can_hold(request, instances_[id]->part());
+Candidates Service::candidates(const Request& request, RequestPart part) const {
+  Candidates all = router_.candidates(request, part);
+  const auto is_too_small = [&](std::uint32_t id) {
+    return !instances_[id]->scheduler().can_hold(request, instances_[id]->part());
   };
-  if (!holds(route.prompt) || (route.answer && !holds(*route.answer))) return {};
-  std::vector<Visit> visits(1);
-  visits[0].instance = route.prompt;
-  visits[0].part = instances_[route.prompt]->part();
-  if (route.answer && needs_answer(request, *instances_[*route.answer])) {
-    visits.emplace_back();
-    visits[1].instance = *route.answer;
-    visits[1].part = RequestPart::answer;
-  }
-  return visits;
+  all.erase(std::remove_if(all.begin(), all.end(), is_too_small), all.end());
+  return all;
 }
 
-bool Service::needs_answer(const Request& request, const Instance& instance) const {
-  return spec_.first_token != FirstToken::prefill || instance.scheduler().computes_answer(request);
+bool Service::accepts(const Request& request) const {
+  return !candidates(request, RequestPart::prompt).empty() &&
+         (count_of(RequestPart::answer) == 0 || !candidates(request, RequestPart::answer).empty());
+}
+
+std::uint32_t Service::choose(std::uint32_t request, const RequestContent& content, RequestPart part) {
+  const Request& what = api_server_.on_way(request).request;
+  Asked asked(request, what, content, part);
+  const Candidates all = candidates(what, part);
+  const Router::Choice choice = router_.choose(asked, all, now());
+  for (ServiceSink* sink : sinks_) sink->on_routed(request, part, all, choice, now());
+  return choice.instance;
+}
+
+void Service::on_at_router(std::uint32_t request) {
+  held_.push_back(request);
+  route_held();
+}
+
+void Service::route_held() {
+  const bool is_fcfs = spec_.router.queue_order == RouterQueueOrder::fcfs;
+  while (!held_.empty()) {
+    const std::uint32_t next = is_fcfs ? held_.front() : held_.back();
+    if (router_.is_full(candidates(api_server_.on_way(next).request, RequestPart::prompt))) return;
+    is_fcfs ? held_.pop_front() : held_.pop_back();
+    route(next);
+  }
+}
+
+void Service::route_held_soon() {
+  if (!held_.empty()) fabric_.calendar().at(now(), *this, 0, 0);
+}
+
+void Service::on_event(std::uint32_t, std::uint64_t) { route_held(); }
+
+void Service::route(std::uint32_t request) {
+  const Served& served = api_server_.on_way(request);
+  const RequestContent& content = api_server_.content(request);
+  std::vector<Visit> visits(1);
+  visits[0].instance = choose(request, content, RequestPart::prompt);
+  visits[0].part = at(visits[0]).part();
+  if (visits[0].part == RequestPart::prompt && needs_answer(served.request)) {
+    visits.emplace_back();
+    visits[1].part = RequestPart::answer;
+    if (exchange_.pushes()) visits[1].instance = choose(request, content, RequestPart::answer);
+  }
+  api_server_.routed(request, std::move(visits));
+}
+
+void Service::ended(std::uint32_t request, std::uint32_t instance) {
+  router_.view().on_ended(request, instance);
+  route_held_soon();
+}
+
+bool Service::needs_answer(const Request& request) const {
+  // All instances for answers have the same rule, and they are the last ones.
+  return spec_.first_token != FirstToken::prefill || instances_.back()->scheduler().computes_answer(request);
 }
 
 bool Service::decodes(const Served& served) const {
@@ -217,7 +280,11 @@ void Service::on_iteration(Instance& instance, std::uint32_t number, const Itera
 void Service::on_token(Instance& instance, std::uint32_t request) {
   Served& served = api_server_.on_way(request);
   Visit& visit = visit_of(served, instance);
-  if (!visit.first_token) visit.first_token = now();
+  if (!visit.first_token) {
+    visit.first_token = now();
+    router_.view().on_first_token(request, instance.id());
+    route_held_soon();
+  }
   if (!api_server_.has_token(request)) {
     close_ttft(instance, request);
     if (instance.part() != RequestPart::answer) {
@@ -239,9 +306,11 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
   served.counts.recomputed_tokens += counts.recomputed_tokens;
   if (instance.part() != RequestPart::answer) served.counts.cached_tokens = counts.cached_tokens;
   instance.part() == RequestPart::prompt ? hand_over(request) : finish(request);
+  ended(request, instance.id());
 }
 
 void Service::on_load(Instance& instance, const EngineLoad& load) {
+  router_.view().on_load(instance.id(), load, now());
   for (EngineListener* listener : engine_listeners_) listener->on_load(instance.id(), load, now());
 }
 
@@ -280,7 +349,9 @@ void Service::hand_over(std::uint32_t request) {
 void Service::on_forwarded(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
   served.ttft[TtftPart::host] += now() - served.prefilled();
-  enter(request, served.visits.back(), std::move(contents_.extract(request).mapped()));
+  RequestContent content = std::move(contents_.extract(request).mapped());
+  served.visits.back().instance = choose(request, content, RequestPart::answer);
+  enter(request, served.visits.back(), std::move(content));
 }
 
 void Service::on_kv_arrived(std::uint32_t request) {
@@ -300,6 +371,7 @@ void Service::on_kv_arrived(std::uint32_t request) {
       api_server_.deliver(request);
     }
     finish(request);
+    ended(request, decode.id());
     decode.engine().changed();
   }
   prefill.promise();

@@ -1,5 +1,5 @@
 // The room `service` serves requests from arrival to the last token. The ApiServer takes them from their source and brings tokens
-// to clients; a Router says which instances compute a request; the Service puts it into their queues, one visit after the other;
+// to clients; a Router (room `routing`) says which instances compute a request; the Service puts it into their queues, one visit after the other;
 // and a KvExchange moves KV from the instance with the prompt to the one with the answer. ServingSpec says what runs. Kinds of
 // workloads own a service and listen to it (ServiceSink).
 //
@@ -11,10 +11,13 @@
 //   pushed    the request takes memory in the second instance first, and then enters the queue of the first one, which
 //             sends KV while it computes, as with SGLang's disaggregation
 //
+// So the router chooses the second instance after the prompt, or with the first one.
+//
 // The client gets its first token by the engine's rule (FirstToken): vLLM throws the token of the first instance away, and
 // the second one computes it again; SGLang and TensorRT-LLM bring it from the second instance when the KV is there.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -23,9 +26,9 @@
 #include "transport/study/fidelity_choice.h"
 #include "workload/engine_listener.h"
 #include "workload/inference/engine/instance.h"
+#include "workload/inference/routing/router.h"
 #include "workload/inference/service/api_server.h"
 #include "workload/inference/service/kv_exchange.h"
-#include "workload/inference/service/router.h"
 #include "workload/inference/service/serving_spec.h"
 #include "workload/phase_listener.h"
 
@@ -34,6 +37,9 @@ namespace railyard::workload::inference {
 class ServiceSink : public RequestSink {
  public:
   void on_served(std::uint32_t, const Served&) override {}
+  /// The router has chosen an instance for a request, or for its answer.
+  virtual void on_routed(std::uint32_t /*request*/, RequestPart, const Candidates&, const Router::Choice&,
+                         Time /*now*/) {}
   /// @param instance  its id: its place in ServingSpec::instances
   virtual void on_iteration(std::size_t /*instance*/, std::uint32_t /*number*/, const Iteration&, Time /*completed*/) {}
 
@@ -41,7 +47,10 @@ class ServiceSink : public RequestSink {
   ~ServiceSink() = default;
 };
 
-class Service : private ApiServerClient, private InstanceClient, private KvExchangeClient {
+class Service : private ApiServerClient,
+                private InstanceClient,
+                private KvExchangeClient,
+                private transport::CalendarClient {
  public:
   /// An instance of the spec on the machine.
   struct Placed {
@@ -79,6 +88,7 @@ class Service : private ApiServerClient, private InstanceClient, private KvExcha
   std::vector<std::string> blocked() const;
 
  private:
+  std::vector<Router::Member> router_members(const std::vector<Placed>& placed) const;
   std::vector<std::unique_ptr<Instance>> make_instances(const transformer::ModelShape& model,
                                                         const std::vector<Placed>& placed);
   /// The number of instances that compute this part.
@@ -95,7 +105,7 @@ class Service : private ApiServerClient, private InstanceClient, private KvExcha
   /// Bytes of the handoff between two ranks, over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   /// Whether another instance computes the answer of a request, by the engine's rule.
-  bool needs_answer(const Request& request, const Instance& instance) const;
+  bool needs_answer(const Request& request) const;
   /// Whether the second instance computes tokens of it.
   bool decodes(const Served& served) const;
   /// Whether the client gets the first token from the first instance.
@@ -113,7 +123,21 @@ class Service : private ApiServerClient, private InstanceClient, private KvExcha
   enum Phase : std::size_t { kPrefill, kDecode };
   void count(std::uint32_t& requests, int more, Phase phase);
 
-  std::vector<Visit> route(const Request& request) override;
+  /// The candidates of the router that can hold the request.
+  Candidates candidates(const Request& request, RequestPart part) const;
+  /// Chooses an instance for a request, or for its answer.
+  std::uint32_t choose(std::uint32_t request, const RequestContent& content, RequestPart part);
+  void route(std::uint32_t request);
+  /// Routes those that wait in the router, as far as there is room.
+  void route_held();
+  /// The same at this instant, when what happens now is done.
+  void route_held_soon();
+  void on_event(std::uint32_t tag, std::uint64_t data) override;
+  /// The instance computes nothing more of the request.
+  void ended(std::uint32_t request, std::uint32_t instance);
+
+  bool accepts(const Request& request) const override;
+  void on_at_router(std::uint32_t request) override;
   void on_queued(std::uint32_t request, RequestContent content) override;
   void on_forwarded(std::uint32_t request) override;
   void on_kv_arrived(std::uint32_t request) override;
@@ -131,8 +155,22 @@ class Service : private ApiServerClient, private InstanceClient, private KvExcha
   ServingSpec spec_;
   transport::Fabric& fabric_;
   Executor& executor_;
-  std::unique_ptr<Router> router_;
+  Router router_;
   std::vector<std::unique_ptr<Instance>> instances_;
+  /// Tells the router which blocks are in an instance's prefix index.
+  struct BlockReports : BlockPool::Listener {
+    BlockReports(Service& of, std::uint32_t its_id) : service(of), id(its_id) {}
+    void on_stored(BlockPool::Content content) override {
+      service.router_.view().on_stored(id, content, service.now());
+    }
+    void on_removed(BlockPool::Content content) override {
+      service.router_.view().on_removed(id, content, service.now());
+    }
+    Service& service;
+    std::uint32_t id;
+  };
+  std::deque<BlockReports> block_reports_;
+  std::deque<std::uint32_t> held_;  ///< requests that wait in the router
   KvExchange exchange_;
   ApiServer api_server_;
   std::unordered_map<std::uint32_t, RequestContent>

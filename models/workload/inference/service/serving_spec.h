@@ -10,6 +10,7 @@
 #include "workload/inference/engine/cuda_graphs.h"
 #include "workload/inference/engine/instance_spec.h"
 #include "workload/inference/requests/request_list.h"
+#include "workload/inference/routing/router_spec.h"
 
 namespace railyard::workload::inference {
 
@@ -27,9 +28,6 @@ struct Longest {
 /// NIC of a rank: one that is nearest to its GPU, or number (p*tp+t) mod the NICs of its server.
 enum class NicRule : std::uint8_t { modulo, nearest };
 
-/// How instances are chosen for a request: `fixed` by the request itself.
-enum class RouterPolicy { fixed };
-
 struct ServingSpec {
   RequestSourceMaker requests;
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
@@ -42,7 +40,8 @@ struct ServingSpec {
   double client_us = 0;
   PpSend pp_send = PpSend::shard;
   NicRule nic_rule = NicRule::nearest;
-  RouterPolicy router = RouterPolicy::fixed;
+  RouterSpec router;
+  std::uint64_t seed = 1;                        ///< of the router
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
   FirstToken first_token = FirstToken::prefill;  ///< with instances for answers
   Slo slo;

@@ -1,0 +1,50 @@
+#include "workload/inference/kv/block_contents.h"
+
+#include <algorithm>
+
+namespace railyard::workload::inference {
+
+namespace {
+
+/// splitmix64's finaliser over a running value.
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
+  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * (value + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's content
+
+}  // namespace
+
+std::uint64_t known_blocks(const RequestContent& content, std::uint64_t prompt_tokens, std::uint32_t block_tokens) {
+  const std::uint64_t grain = content.block_tokens;
+  // An id of several tokens at the prompt's end may stand for more tokens than the prompt has; the other tokens of the block
+  // are of the answer.
+  const std::uint64_t tokens =
+      grain == 1 ? content.ids.size() : std::min<std::uint64_t>(prompt_tokens, content.ids.size() * grain);
+  return tokens / block_tokens;
+}
+
+BlockPool::Content known_content(const RequestContent& content, BlockPool::Content before, std::uint64_t block,
+                                 std::uint32_t block_tokens) {
+  const std::uint64_t begin = block * block_tokens, end = begin + block_tokens, grain = content.block_tokens;
+  std::uint64_t value = mixed(mixed(before, kShared), begin % grain);
+  for (std::uint64_t i = begin / grain; i * grain < end; ++i) value = mixed(value, content.ids[i]);
+  return value;
+}
+
+BlockPool::Content own_content(BlockPool::Content before, std::uint32_t request) {
+  return mixed(mixed(before, kOwn), request);
+}
+
+std::vector<BlockPool::Content> known_contents(const RequestContent& content, std::uint64_t prompt_tokens,
+                                               std::uint32_t block_tokens) {
+  std::vector<BlockPool::Content> all(known_blocks(content, prompt_tokens, block_tokens));
+  for (std::uint64_t i = 0; i < all.size(); ++i)
+    all[i] = known_content(content, i == 0 ? 0 : all[i - 1], i, block_tokens);
+  return all;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,84 @@
+#include "workload/inference/routing/router.h"
+
+#include <algorithm>
+
+#include "workload/inference/routing/cache_aware_policy.h"
+#include "workload/inference/routing/fixed_policy.h"
+#include "workload/inference/routing/kv_cost_policy.h"
+#include "workload/inference/routing/least_load_policy.h"
+#include "workload/inference/routing/least_requests_policy.h"
+#include "workload/inference/routing/power_of_two_policy.h"
+#include "workload/inference/routing/prefix_trie_policy.h"
+#include "workload/inference/routing/random_policy.h"
+#include "workload/inference/routing/round_robin_policy.h"
+#include "workload/inference/routing/scorers_policy.h"
+#include "workload/inference/routing/session_policy.h"
+
+namespace railyard::workload::inference {
+
+namespace {
+
+/// Streams of random numbers, beside those of requests.
+constexpr std::uint32_t kPrompts = 100, kAnswers = 101;
+
+std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec& spec,
+                                           const std::vector<std::string>& names, Random random) {
+  switch (policy) {
+    case RouterPolicy::fixed: return std::make_unique<FixedPolicy>();
+    case RouterPolicy::round_robin: return std::make_unique<RoundRobinPolicy>();
+    case RouterPolicy::random: return std::make_unique<RandomPolicy>(random);
+    case RouterPolicy::session: return std::make_unique<SessionPolicy>(names);
+    case RouterPolicy::least_load: return std::make_unique<LeastLoadPolicy>();
+    case RouterPolicy::least_requests: return std::make_unique<LeastRequestsPolicy>();
+    case RouterPolicy::power_of_two: return std::make_unique<PowerOfTwoPolicy>(random);
+    case RouterPolicy::cache_aware: return std::make_unique<CacheAwarePolicy>(spec.cache_aware, names.size());
+    case RouterPolicy::kv_cost: return std::make_unique<KvCostPolicy>(spec.kv_cost, random);
+    case RouterPolicy::scorers: return std::make_unique<ScorersPolicy>(spec.scorers, names.size(), random);
+    case RouterPolicy::prefix_trie: return std::make_unique<PrefixTriePolicy>(names.size(), random);
+  }
+  return nullptr;
+}
+
+std::vector<RouterView::Member> views_of(const std::vector<Router::Member>& members) {
+  return {members.begin(), members.end()};
+}
+
+}  // namespace
+
+Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed)
+    : spec_(spec), view_(views_of(members), Time::seconds(spec.state_delay_us * 1e-6), follows_blocks()) {
+  std::vector<std::string> names;
+  for (std::uint32_t id = 0; id < members.size(); ++id) {
+    names.push_back(members[id].name);
+    (members[id].part == RequestPart::answer ? takes_answers_ : takes_prompts_).push_back(id);
+  }
+  prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPrompts));
+  answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, Random(seed, kAnswers));
+}
+
+bool Router::follows_blocks() const {
+  const bool by_events = spec_.policy == RouterPolicy::scorers && spec_.scorers.by_events;
+  return spec_.policy == RouterPolicy::kv_cost || by_events;
+}
+
+Candidates Router::candidates(const Request& request, RequestPart part) const {
+  return policy(part).among(request, part, part == RequestPart::answer ? takes_answers_ : takes_prompts_);
+}
+
+bool Router::is_full(const Candidates& candidates) const {
+  if (!spec_.queue_threshold) return false;
+  return std::all_of(candidates.begin(), candidates.end(), [&](std::uint32_t id) {
+    return static_cast<double>(view_.prefill_tokens(id)) > *spec_.queue_threshold * view_.member(id).max_batched_tokens;
+  });
+}
+
+Router::Choice Router::choose(Asked& asked, const Candidates& candidates, Time now) {
+  view_.hear(now);
+  Choice choice;
+  choice.instance = policy(asked.part).choose(asked, candidates, view_, choice.scores);
+  choice.out_of_date = view_.out_of_date(choice.instance, now);
+  view_.on_sent(choice.instance, asked, now);
+  return choice;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,72 @@
+// How a router chooses, typed and validated. Plain data; no SystemC.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace railyard::workload::inference {
+
+enum class RouterPolicy : std::uint8_t {
+  fixed,
+  round_robin,
+  random,
+  session,
+  least_load,
+  least_requests,
+  power_of_two,
+  cache_aware,
+  kv_cost,
+  scorers,
+  prefix_trie,
+};
+inline constexpr std::array<const char*, 11> kRouterPolicyNames{
+    "fixed",        "round_robin", "random",  "session", "least_load", "least_requests",
+    "power_of_two", "cache_aware", "kv_cost", "scorers", "prefix_trie"};
+
+/// sgl-project/sglang, sgl-model-gateway/src/policies/cache_aware.rs; the values are the command line's.
+struct CacheAwareSpec {
+  double match_ratio = 0.3;  ///< longest prefix / prompt, above which the instance with the prefix is chosen
+  std::uint32_t balance_abs = 64;
+  double balance_rel = 1.5;
+};
+
+/// ai-dynamo/dynamo, lib/kv-router/src/scheduling/selector/default.rs and config.rs.
+struct KvCostSpec {
+  double prefill_load_scale = 1;
+  double overlap_score_credit = 1;
+  double overlap_decay = 0;
+  double active_request_weight = 0;
+  double temperature = 0;  ///< 0: the least cost
+};
+
+/// llm-d's endpoint picker, deploy/config/*.yaml of its inference scheduler (v0.8).
+struct ScorersSpec {
+  double prefix_weight = 2, queue_weight = 1, kv_weight = 0;
+  bool by_events = false;  ///< prefixes by reports of the engines; else by what the router has sent
+};
+
+/// Order in which a router's own queue is served.
+enum class RouterQueueOrder : std::uint8_t { fcfs, lcfs };
+
+struct RouterSpec {
+  RouterPolicy policy = RouterPolicy::fixed;
+  std::optional<RouterPolicy> decode;  ///< of the instance for the answer; none: the same
+  double state_delay_us = 0;           ///< from an event in an engine until the router knows of it
+  double router_us = 0;                ///< of the router and its proxies, for each request
+  /// A request waits in the router while the prompts that an instance still has to compute exceed this many of its batches, at
+  /// every instance. None: it does not wait.
+  std::optional<double> queue_threshold;
+  RouterQueueOrder queue_order = RouterQueueOrder::fcfs;
+  CacheAwareSpec cache_aware;
+  KvCostSpec kv_cost;
+  ScorersSpec scorers;
+};
+
+/// Whether a policy compares contents of prompts.
+constexpr bool uses_contents(RouterPolicy policy) {
+  return policy == RouterPolicy::cache_aware || policy == RouterPolicy::kv_cost || policy == RouterPolicy::scorers ||
+         policy == RouterPolicy::prefix_trie;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,159 @@
+#include "sc_main/scenario/kinds/router.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/table/times.h"
+#include "sc_main/scenario/table/words.h"
+
+namespace railyard::scenario {
+
+namespace {
+
+constexpr double kLongestDelayUs = 60e6;
+
+struct OfPolicies {
+  const char* key;
+  std::vector<RouterPolicy> policies;
+};
+/// Keys that belong to some policies only.
+const std::vector<OfPolicies>& keys_of_policies() {
+  using P = RouterPolicy;
+  static const std::vector<OfPolicies> keys{
+      {"match_ratio", {P::cache_aware}},
+      {"balance_abs", {P::cache_aware}},
+      {"balance_rel", {P::cache_aware}},
+      {"prefill_load_scale", {P::kv_cost}},
+      {"overlap_score_credit", {P::kv_cost}},
+      {"overlap_decay", {P::kv_cost}},
+      {"active_request_weight", {P::kv_cost}},
+      {"temperature", {P::kv_cost}},
+      {"prefix_weight", {P::scorers}},
+      {"queue_weight", {P::scorers}},
+      {"kv_weight", {P::scorers}},
+      {"by_events", {P::scorers}},
+      {"state_delay_us", {P::least_load, P::kv_cost, P::scorers}},
+  };
+  return keys;
+}
+
+const char* word(RouterPolicy policy) {
+  return workload::inference::kRouterPolicyNames[static_cast<std::size_t>(policy)];
+}
+
+/// Where the policy is written.
+std::string policy_key(const Source& source) {
+  return value_at(source.root, "workload.router.policy") ? "router.policy" : "router";
+}
+
+}  // namespace
+
+Record<RouterSpec> router_record() {
+  using Spec = RouterSpec;
+  const std::vector<std::string> policies = words_of(workload::inference::kRouterPolicyNames);
+  Record<Spec> r;
+  r.choice("policy", &Spec::policy, policies,
+           "how an instance is chosen. fixed: by `instance` and `decode_instance` of the request; round_robin; random; "
+           "session: by a ring of hashes; least_load: by reports of the engines, (4 waiting + running) / max_seqs; "
+           "least_requests: sent and not ended; power_of_two: the better of two; cache_aware: SGLang's; kv_cost: "
+           "Dynamo's; scorers: llm-d's; prefix_trie: production-stack's")
+      .required();
+  r.choice("decode", &Spec::decode, policies, "policy for the instance that computes the answer")
+      .fallback("as `policy`");
+  r.add("state_delay_us", &Spec::state_delay_us,
+        "of least_load, kv_cost, scorers: time from an event in an engine until the router knows of it")
+      .range(0, kLongestDelayUs);
+  r.add("router_us", &Spec::router_us, "time of the router and its proxies for a request").range(0, kLongestDelayUs);
+  r.add("queue_threshold", &Spec::queue_threshold,
+        "a request waits in the router while each instance still has more prompt tokens to compute than this many of "
+        "its batches (max_batched_tokens) hold")
+      .above(0, 1e6)
+      .fallback("it does not wait");
+  r.choice("queue_order", &Spec::queue_order, {"fcfs", "lcfs"}, "order of the requests that wait: first or last come");
+  const auto cache = [](auto member) { return within(&Spec::cache_aware, member); };
+  using workload::inference::CacheAwareSpec;
+  r.add("match_ratio", cache(&CacheAwareSpec::match_ratio),
+        "of cache_aware: share of the prompt that an instance must have to be chosen for it")
+      .range(0, 1)
+      .cite("sgl-model-gateway --cache-threshold");
+  r.add("balance_abs", cache(&CacheAwareSpec::balance_abs),
+        "of cache_aware: difference of requests above which, with balance_rel, the least loaded instance is chosen")
+      .range(0, 1e9)
+      .cite("sgl-model-gateway --balance-abs-threshold");
+  r.add("balance_rel", cache(&CacheAwareSpec::balance_rel), "of cache_aware: and most / fewest requests above this")
+      .range(0, 1e9)
+      .cite("sgl-model-gateway --balance-rel-threshold");
+  const auto cost = [](auto member) { return within(&Spec::kv_cost, member); };
+  using workload::inference::KvCostSpec;
+  r.add("prefill_load_scale", cost(&KvCostSpec::prefill_load_scale), "of kv_cost: weight of the blocks to compute")
+      .range(0, 1e6)
+      .cite("ai-dynamo/dynamo lib/kv-router/src/config.rs");
+  r.add("overlap_score_credit", cost(&KvCostSpec::overlap_score_credit), "of kv_cost: credit for a block that is there")
+      .range(0, 1);
+  r.add("overlap_decay", cost(&KvCostSpec::overlap_decay),
+        "of kv_cost: how fast the credit falls with the tokens that an instance has to compute")
+      .range(0, 1e6);
+  r.add("active_request_weight", cost(&KvCostSpec::active_request_weight), "of kv_cost: blocks for a request")
+      .range(0, 1e6);
+  r.add("temperature", cost(&KvCostSpec::temperature), "of kv_cost: 0: the least cost; else at random by exp(-cost/t)")
+      .range(0, 1e6);
+  const auto score = [](auto member) { return within(&Spec::scorers, member); };
+  using workload::inference::ScorersSpec;
+  r.add("prefix_weight", score(&ScorersSpec::prefix_weight), "of scorers: weight of the prefix that is there")
+      .range(0, 1e6)
+      .cite("llm-d-inference-scheduler v0.8, deploy/config");
+  r.add("queue_weight", score(&ScorersSpec::queue_weight), "of scorers: weight of a short queue").range(0, 1e6);
+  r.add("kv_weight", score(&ScorersSpec::kv_weight), "of scorers: weight of free KV blocks").range(0, 1e6);
+  r.add("by_events", score(&ScorersSpec::by_events),
+        "of scorers: prefixes are those that engines report; false: those of prompts that were sent there");
+  return r;
+}
+
+RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
+  const std::string path = "workload.router";
+  RouterSpec spec;
+  spec.policy = setting.has_choice && !setting.names_instances ? RouterPolicy::round_robin : RouterPolicy::fixed;
+  const NodePtr written = value_at(source.root, path);
+  if (!written) return spec;
+  if (written->kind == Node::Kind::mapping) {
+    router_record().read(spec, *written, path);
+  } else {
+    const auto& names = workload::inference::kRouterPolicyNames;
+    spec.policy = static_cast<RouterPolicy>(std::find(names.begin(), names.end(), written->text) - names.begin());
+  }
+  const RouterPolicy answers = spec.decode.value_or(spec.policy);
+  if (spec.decode && !setting.has_answers)
+    refuse_workload(source, "router.decode", "there is no decode instance; accepted with prefill and decode instances");
+  for (const OfPolicies& of : keys_of_policies()) {
+    const bool applies = std::any_of(of.policies.begin(), of.policies.end(),
+                                     [&](RouterPolicy policy) { return policy == spec.policy || policy == answers; });
+    if (applies || !value_at(source.root, path + "." + of.key)) continue;
+    std::vector<std::string> accepted;
+    for (const RouterPolicy policy : of.policies) accepted.emplace_back(word(policy));
+    refuse_workload(
+        source, std::string("router.") + of.key,
+        std::string("does not apply to policy: ") + word(spec.policy) + "; accepted with policy: " + joined(accepted));
+  }
+  if (value_at(source.root, path + ".queue_order") && !spec.queue_threshold)
+    refuse_workload(source, "router.queue_order", "no request waits; accepted with queue_threshold");
+  if (setting.names_instances && spec.policy != RouterPolicy::fixed)
+    refuse_workload(source, policy_key(source),
+                    std::string(word(spec.policy)) +
+                        " chooses by itself, and requests name instances; accepted: fixed, or requests without "
+                        "`instance` and `decode_instance`");
+  return spec;
+}
+
+void check_contents(const RouterSpec& router, bool has_contents, const Source& source) {
+  if (has_contents) return;
+  const bool of_answers = router.decode && uses_contents(*router.decode);
+  if (!uses_contents(router.policy) && !of_answers) return;
+  refuse_workload(source, of_answers ? "router.decode" : policy_key(source),
+                  std::string(word(of_answers ? *router.decode : router.policy)) +
+                      " compares prompts, and the requests do not say what is in them; accepted: generated requests "
+                      "with `prefix`, or a trace with hash_ids or input_tok_ids");
+}
+
+}  // namespace railyard::scenario
