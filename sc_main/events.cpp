@@ -71,11 +71,17 @@ void MachineEvents::add_gpu_event(Simulation& simulation, const MachineEvent& ev
     names.emplace_back(gpu.name());
     if (event.name != names.back()) continue;
     simulation.fabric().calendar().at(event.at, *this, 0, slowings_.size());
-    slowings_.push_back({&gpu, event.ratio});
+    slowings_.push_back({&gpu, event.ratio, event.at});
     ++slowings_left_;
     return;
   }
   refuse(event, "GPU", "prefill0.gpu0", names);
+}
+
+std::vector<Time> MachineEvents::gpu_changes() const {
+  std::vector<Time> instants;
+  for (const Slowing& slowing : slowings_) instants.push_back(slowing.at);
+  return instants;
 }
 
 bool MachineEvents::only_left() const {

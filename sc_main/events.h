@@ -29,11 +29,14 @@ class MachineEvents : private transport::CalendarClient {
   /// Links whose rates change, and whether links fail.
   const std::vector<transport::LinkEnd>& changed_links() const { return changed_links_; }
   bool fail_links() const { return fail_links_; }
+  /// Instants at which GPUs change their speed.
+  std::vector<Time> gpu_changes() const;
 
  private:
   struct Slowing {
     gpu::Gpu* gpu = nullptr;
     double ratio = 1;
+    Time at;
   };
   void add_link_event(Simulation& simulation, const MachineEvent& event);
   void add_gpu_event(Simulation& simulation, const MachineEvent& event);

@@ -14,6 +14,10 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
   out_->print("name,kind,rank,start_s,end_s,queued_s,bytes\n");
 }
 
+bool JobsCsv::takes(execution::Recorded recorded) const {
+  return next_ != nullptr || (out_ && !(level_ == JobsLevel::stage && recorded == execution::Recorded::detail));
+}
+
 void JobsCsv::on_job(const execution::JobRecord& r) {
   if (next_ != nullptr) next_->on_job(r);
   if (!out_ || (level_ == JobsLevel::stage && r.label.recorded() == execution::Recorded::detail)) return;

@@ -19,6 +19,7 @@ class JobsCsv : public execution::JobSink {
   void open(const std::string& path, JobsLevel level);
   /// Another sink that receives every job at any level.
   void forward_to(execution::JobSink& next) { next_ = &next; }
+  bool takes(execution::Recorded recorded) const override;
   void on_job(const execution::JobRecord& record) override;
   void close();
 

@@ -49,6 +49,27 @@ Value traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
   return rows;
 }
 
+/// Passes that were composed, and others by reason; nothing if the workload has no passes.
+void add_passes(Value& simulator, const execution::Executor& executor) {
+  if (executor.composed_passes() == 0 && executor.passes_not_composed().empty()) return;
+  Value others = Value::empty_list();
+  for (const auto& [reason, passes] : executor.passes_not_composed())
+    others.push_back({{"reason", reason}, {"passes", passes}});
+  simulator["passes"] = {{"composed", executor.composed_passes()}, {"not_composed", others}};
+}
+
+std::string passes_text(const Value& simulator) {
+  if (!simulator.contains("passes")) return "";
+  const Value& passes = simulator["passes"];
+  std::uint64_t all = passes["composed"].integer();
+  std::string others;
+  for (const Value& other : passes["not_composed"].items()) {
+    all += other["passes"].integer();
+    others += fmt::format("; {} not: {}", other["passes"].integer(), other["reason"].text());
+  }
+  return fmt::format("  composed {} of {} passes on a stage{}\n", passes["composed"].integer(), all, others);
+}
+
 std::string seconds_text(const Value& seconds) { return duration_text(seconds.real()); }
 
 std::string in_phase(const std::string& phase) { return "utilisation_" + phase; }
@@ -178,9 +199,11 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
                     {"transactions", simulation.fabric().hop_transactions()},
                     {"replayed_transactions", simulation.fabric().replayed_transactions()},
                     {"jobs", workload.jobs()},
+                    {"composed_jobs", simulation.workload().executor().composed_jobs()},
                     {"kernel_events", simulation.fabric().calendar().events()},
                     {"peak_rss_bytes", figures.peak_rss_bytes},
                     {"interrupted", figures.interrupted}};
+  add_passes(s["simulator"], simulation.workload().executor());
   return s;
 }
 
@@ -224,6 +247,7 @@ std::string table(Simulation& simulation, const Value& s) {
       duration_text(simulation.finished().seconds()), sim["wall_s"].real(), sim["transactions"].real() * 1e-6,
       sim["replayed_transactions"].real() * 1e-6, simulated * 1e-6 / std::max(1e-9, sim["wall_s"].real()),
       sim["peak_rss_bytes"].real() * 1e-6);
+  text += passes_text(sim);
   if (simulation.fold().asked) text += fold_text(simulation);
   return text;
 }

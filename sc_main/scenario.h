@@ -29,6 +29,7 @@ constexpr ClassSpecs default_classes() {
 struct FabricSpec {
   transport::Fidelity fidelity = transport::Fidelity::train;
   Bytes transaction_bytes = 0;             ///< 0: auto
+  bool compose = true;                     ///< passes whose times are known
   ClassSpecs classes = default_classes();  ///< by number of the class
 };
 

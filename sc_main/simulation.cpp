@@ -89,6 +89,8 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   // After a failure, messages take other ways.
   if (events_->fail_links()) executor_->simulate_every_collective();
   executor_->simulate_collectives_over(events_->changed_links());
+  executor_->gpus_change_at(events_->gpu_changes());
+  if (!scenario_.fabric.compose) executor_->simulate_every_pass();
   if (fabric_->context().losses != nullptr)
     scenario_.fabric.fidelity = transport::Fidelity::train;  // streams cannot handle failed links
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();

@@ -56,6 +56,7 @@ class Simulation : private transport::CalendarClient {
   /// Passes job records on and keeps the latest end.
   struct JobEnds : execution::JobSink {
     explicit JobEnds(execution::JobSink& to) : next(to) {}
+    bool takes(execution::Recorded recorded) const override { return next.takes(recorded); }
     void on_job(const execution::JobRecord& record) override {
       latest_end = later(latest_end, record.end);
       next.on_job(record);

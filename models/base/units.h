@@ -123,6 +123,11 @@ class TimeSum {
     difference.fs_ = fs_ - earlier.fs_;
     return difference;
   }
+  TimeSum operator*(std::uint64_t n) const {
+    TimeSum product;
+    product.fs_ = fs_ * n;
+    return product;
+  }
   double seconds() const { return static_cast<double>(fs_) * 1e-15; }
 
  private:

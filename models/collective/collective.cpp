@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "collective/marks.h"
 #include "collective/reuse.h"
@@ -12,7 +13,8 @@ namespace railyard::collective {
 Collective::Collective(transport::Fabric& fabric) : fabric_(fabric) {}
 Collective::~Collective() = default;
 
-void Collective::prepare(const CollectiveSpec& spec, const Group& group, CollectiveClient& client, ReuseTable* reuse) {
+void Collective::prepare(const CollectiveSpec& spec, const Group& group, CollectiveClient& client, ReuseTable* reuse,
+                         std::optional<std::uint64_t> first_turn) {
   if (!program_ || group_ != &group || spec_.key() != spec.key()) {
     spec_ = spec;
     group_ = &group;
@@ -43,10 +45,11 @@ void Collective::prepare(const CollectiveSpec& spec, const Group& group, Collect
   sums_.prepare(group, program_->threads());
   entered_ = done_ = told_ = put_off_ = 0;
   status_ = Status::ok;
-  first_turn_ = fabric_.calendar().take_turns(2ull * running_.size());
+  first_turn_ = first_turn ? *first_turn : fabric_.calendar().take_turns(2ull * running_.size());
   trails_.clear();
   begun_ = false;
   replayed_ = nullptr;
+  known_ = nullptr;
   reuse_ = reuse;
   recording_.reset();
   first_entry_ = last_entry_ = Time();
@@ -68,10 +71,24 @@ void Collective::enter_one(std::uint32_t member) {
   last_entry_ = fabric_.now();
   // A virtual member enters as the member does that it is like.
   if (causes_ != nullptr) causes_->on_entered(*this, running_.client_of(member));
+  put_off_start(member, fabric_.now());
+}
+
+void Collective::put_off_start(std::uint32_t member, Time entry) {
   // Starts come last at their instant, in the order of members. So the order of entries at one instant does not matter.
   if (causes_ != nullptr) causes_->on_put_off(*this, kStartTag, member, Time());
   ++put_off_;
-  fabric_.calendar().at_last(fabric_.now() + spec_.launch, turn(member, false), *this, kStartTag, member);
+  fabric_.calendar().at_last(entry + spec_.launch, turn(member, false), *this, kStartTag, member);
+}
+
+void Collective::enter_all(Time when) {
+  for (std::uint32_t m = 0; m < running_.size(); ++m) {
+    members_[m].entered = true;
+    members_[m].entered_at = when;
+    put_off_start(m, when);
+  }
+  entered_ = running_.size();
+  first_entry_ = last_entry_ = when;
 }
 
 void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying) {
@@ -83,9 +100,12 @@ void Collective::put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time 
 void Collective::start(std::uint32_t member) {
   if (!begun_) {
     begun_ = true;
-    if (reuse()) return;
+    reuse();
   }
-  if (replayed_ != nullptr) return;
+  if (replayed_ != nullptr) {
+    if (known_ != nullptr && (put_off_ == 0 || first_entry_ != last_entry_)) replay(*std::exchange(known_, nullptr));
+    return;
+  }
   members_[member].started = true;
   for (std::uint32_t t = 0; t < program_->threads(); ++t) advance(thread_of(member, t));
   check_done(member);
@@ -97,31 +117,35 @@ RecordingKey Collective::recording_key() const {
   return {spec_.key(), std::move(offsets)};
 }
 
-bool Collective::reuse() {
-  if (reuse_ == nullptr) return false;
+void Collective::reuse() {
+  if (reuse_ == nullptr) return;
   const Time now = fabric_.now();
   reuse_->begin(*this);
   // If a member has not entered yet, the key of the recording is not known.
-  if (!all_entered() || reuse_->quiet_from() > now) return false;
+  if (!all_entered() || reuse_->quiet_from() > now) return;
   const Time alone_until = reuse_->alone_until();
-  if (alone_until <= now) return false;
+  if (alone_until <= now) return;
   if (const KnownRecording* known = reuse_->find(recording_key())) {
     const Recording* const recording = known->recording.get();
-    if (!recording->apart || alone_until < now + recording->quiet_after || reuse_->followed(*recording, now))
-      return false;
-    for (const auto& [after, member] : recording->done)
-      fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
-    if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(recording->memory, known->memories);
-    fabric_.replay(spec_.traffic_class, recording->messages, reuse_->replay(*recording, spec_.traffic_class, now));
-    trails_ = recording->trails;
+    if (!recording->apart || alone_until < now + recording->quiet_after || reuse_->followed(*recording, now)) return;
     replayed_ = recording;
-    return true;
+    known_ = known;
+    return;
   }
   recording_ = std::make_unique<Recording>();
   recording_->memory = std::make_shared<transport::MemoryRecording>();
   recording_from_ = now;
   reuse_->keeps(*this, *recording_, now);
-  return false;
+}
+
+void Collective::replay(const KnownRecording& known) {
+  if (first_entry_ == last_entry_ && client_->on_replay(*this)) return;
+  const Time now = fabric_.now();
+  for (const auto& [after, member] : replayed_->done)
+    fabric_.calendar().at_last(now + after, turn(member, true), *this, kDoneTag, member);
+  if (fabric_.memories() != nullptr) fabric_.memories()->on_replayed(replayed_->memory, known.memories);
+  fabric_.replay(spec_.traffic_class, replayed_->messages, reuse_->replay(*replayed_, spec_.traffic_class, now));
+  trails_ = replayed_->trails;
 }
 
 void Collective::forget_recording() { recording_.reset(); }

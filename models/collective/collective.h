@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -48,6 +49,7 @@ using RecordingKey = std::pair<decltype(std::declval<CollectiveSpec>().key()), s
 
 class Collective;
 class ReuseTable;
+struct KnownRecording;
 struct Recording;
 
 class CollectiveClient {
@@ -57,6 +59,9 @@ class CollectiveClient {
   /// Links were lost, and bytes that this member sends have no way left. @return whether the run goes on without them: the
   /// collective is then aborted
   virtual bool on_cut_off(const Collective&, [[maybe_unused]] std::uint32_t member) { return false; }
+  /// A recording is about to be replayed; all members have entered at one instant, and have started.
+  /// @return whether the client has counted it, together with what follows it, and has released the collective
+  virtual bool on_replay(Collective&) { return false; }
   /// Every member is done. The collective may be released now.
   virtual void on_collective_done(Collective& collective) = 0;
   /// Name for error messages; may be empty.
@@ -73,10 +78,16 @@ class Collective : private transport::MessageClient, private transport::Calendar
 
   /// @pre at least one member, !unsupported(spec, group); `group` outlives the collective
   /// @param reuse  table of this group if no other traffic reaches its links; null: always simulate
-  void prepare(const CollectiveSpec& spec, const Group& group, CollectiveClient& client, ReuseTable* reuse = nullptr);
+  /// @param first_turn  of turns() in the calendar that it may use; none: it takes them now
+  void prepare(const CollectiveSpec& spec, const Group& group, CollectiveClient& client, ReuseTable* reuse = nullptr,
+               std::optional<std::uint64_t> first_turn = std::nullopt);
+  /// Turns of a collective. @pre the group is not folded
+  static std::uint64_t turns(const Group& group) { return 2ull * group.size(); }
   /// Null: no listener.
   void follow(CauseListener* causes) { causes_ = causes; }
   void enter(std::uint32_t member);
+  /// All members enter at this instant, now or later. @pre the group is not folded
+  void enter_all(Time when);
   /// As ncclCommAbort(): nothing new is sent. Members that have entered end when what is under way has landed, others when
   /// they enter.
   void abort(Status status);
@@ -90,6 +101,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   Time last_entry() const { return last_entry_; }
   bool all_entered() const { return entered_ == running_.size(); }
   Status status() const { return status_; }
+  /// The recording that is replayed instead of a simulation; null: none.
+  const Recording* replayed() const { return replayed_; }
   std::uint64_t cookie = 0;  ///< for the client's use
 
  private:
@@ -119,6 +132,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
 
   // Members that run have numbers (running_members.h). The program and the group have a number for each member.
   void enter_one(std::uint32_t number);
+  /// Puts off the start of a member that enters at this instant.
+  void put_off_start(std::uint32_t member, Time entry);
 
   std::uint32_t thread_of(std::uint32_t member, std::uint32_t thread) const {
     return member * program_->threads() + thread;
@@ -127,8 +142,9 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void start(std::uint32_t member);
   /// Calls on_event(tag, data) after `wait`.
   void put_off(Time wait, std::uint32_t tag, std::uint64_t data, Time copying = Time());
-  /// At the start of the first member: replays an earlier recording and returns true, or begins to record this collective.
-  bool reuse();
+  /// At the start of the first member: finds an earlier recording to replay, or begins to record this collective.
+  void reuse();
+  void replay(const KnownRecording& known);
   RecordingKey recording_key() const;
   /// Discards the recording, because another collective has begun on the same links.
   friend class ReuseTable;
@@ -238,7 +254,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   std::uint64_t first_turn_ = 0;
   Time first_entry_, last_entry_;
   bool begun_ = false;
-  const Recording* replayed_ = nullptr;  ///< recording that is replayed instead of a simulation
+  const Recording* replayed_ = nullptr;    ///< recording that is replayed instead of a simulation
+  const KnownRecording* known_ = nullptr;  ///< that replay begins when the last member has started
   ReuseTable* reuse_ = nullptr;
   std::unique_ptr<Recording> recording_;  ///< recording of this collective
   Time recording_from_;

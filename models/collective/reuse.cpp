@@ -38,11 +38,13 @@ void put_in_order(std::vector<transport::MemoryRecording::Step>& steps) {
 }  // namespace
 
 ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-                       std::vector<transport::Horizon*> others, std::shared_ptr<SharedRecordings> shared)
+                       std::vector<transport::Horizon*> others, std::optional<std::vector<transport::Horizon*>> beside,
+                       std::shared_ptr<SharedRecordings> shared)
     : fabric_(fabric),
       members_(group.groups.front()->members),
       ports_(footprint.ports),
       others_(std::move(others)),
+      beside_(std::move(beside)),
       least_launch_(group.least_launch),
       shared_(std::move(shared)) {
   for (const Group* each : group.groups)
@@ -63,6 +65,13 @@ Time ReuseTable::quiet_from() const {
 Time ReuseTable::alone_until() const {
   Time until = Time::max();
   for (transport::Horizon* other : others_) until = sooner(until, other->from());
+  return until;
+}
+
+Time ReuseTable::undisturbed_until() const {
+  if (!beside_) return fabric_.now();
+  Time until = alone_until();
+  for (transport::Horizon* other : *beside_) until = sooner(until, other->from());
   return until;
 }
 
@@ -232,6 +241,42 @@ std::uint64_t ReuseTable::replay(const Recording& recording, std::uint8_t traffi
   return transactions;
 }
 
+std::uint64_t ReuseTable::replay_often(const Recording& recording, std::uint64_t times) {
+  std::uint64_t transactions = 0;
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    transport::PortCounters& c = *counters_[i];
+    const transport::PortCounters& more = recording.counters[i];
+    if (i < ports_.size()) transactions += more.transactions * times;
+    c.transactions += more.transactions * times;
+    c.payload_bytes += more.payload_bytes * times;
+    c.wire_bytes += more.wire_bytes * times;
+    c.busy += more.busy * times;
+    c.peak_queued_bytes = std::max(c.peak_queued_bytes, more.peak_queued_bytes);
+    for (std::size_t k = 0; k < c.waited.size(); ++k) c.waited[k].add(more.waited[k] * times);
+  }
+  return transactions;
+}
+
+namespace {
+
+/// All who can use memories of a group besides its own collectives; none: unknown ones.
+std::optional<std::vector<transport::Horizon*>> beside(const std::vector<ReuseGroup>& groups, std::size_t of,
+                                                       const std::vector<OtherTraffic>& others) {
+  const Group& group = *groups[of].groups.front();
+  if (group.folded()) return std::nullopt;
+  const std::set<transport::Window> members(group.members.begin(), group.members.end());
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const transport::Window member : groups[g].groups.front()->members)
+      if (g != of && members.count(member) != 0) return std::nullopt;
+  std::set<transport::Horizon*> found;
+  for (const OtherTraffic& other : others)
+    if (members.count(other.source) != 0 || members.count(other.destination) != 0) found.insert(other.horizon);
+  if (found.count(nullptr) != 0) return std::nullopt;
+  return std::vector<transport::Horizon*>(found.begin(), found.end());
+}
+
+}  // namespace
+
 std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric, const std::vector<ReuseGroup>& groups,
                                                  const std::vector<OtherTraffic>& others) {
   struct Users {
@@ -252,14 +297,14 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric
   std::vector<std::pair<const Makeup*, std::shared_ptr<SharedRecordings>>> shared;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Footprint& own = footprints[g];
-    std::set<transport::Horizon*> beside;
+    std::set<transport::Horizon*> senders;
     bool alone = true;
     for (const transport::LinkEnd& port : own.ports) {
       const Users& all = users[{port.device, port.port.value()}];
       alone &= all.groups == 1;
-      beside.insert(all.others.begin(), all.others.end());
+      senders.insert(all.others.begin(), all.others.end());
     }
-    if (!alone || beside.count(nullptr) != 0 || own.spread || own.ports.empty()) {
+    if (!alone || senders.count(nullptr) != 0 || own.spread || own.ports.empty()) {
       tables.push_back(nullptr);
       continue;
     }
@@ -269,8 +314,8 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric
     if (like == shared.end() && makeup != nullptr)
       like = shared.insert(shared.end(), {makeup, std::make_shared<SharedRecordings>()});
     tables.push_back(std::make_shared<ReuseTable>(
-        fabric, groups[g], own, std::vector<transport::Horizon*>(beside.begin(), beside.end()),
-        makeup != nullptr ? like->second : std::make_shared<SharedRecordings>()));
+        fabric, groups[g], own, std::vector<transport::Horizon*>(senders.begin(), senders.end()),
+        beside(groups, g, others), makeup != nullptr ? like->second : std::make_shared<SharedRecordings>()));
   }
   return tables;
 }

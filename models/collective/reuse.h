@@ -73,9 +73,11 @@ class ReuseTable {
   /// @param footprint     of the group, on quiet links
   /// @param least_launch  least time from the entry of a member to the begin of its collective, for all of the group
   /// @param others        all who can send over these ports besides the group
+  /// @param beside        all who can use the members' memories besides the group; none: unknown ones
   /// @param shared        one object for all groups that are alike
   ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
-             std::vector<transport::Horizon*> others, std::shared_ptr<SharedRecordings> shared);
+             std::vector<transport::Horizon*> others, std::optional<std::vector<transport::Horizon*>> beside,
+             std::shared_ptr<SharedRecordings> shared);
 
   Time least_launch() const { return least_launch_; }
   /// The instant from which the links are quiet if no traffic is added; not after now if they are quiet already; max if it
@@ -83,12 +85,21 @@ class ReuseTable {
   Time quiet_from() const;
   /// Until this instant nobody but the group sends over the ports.
   Time alone_until() const;
+  /// Until this instant nobody but the group sends over the ports or uses the members' memories.
+  Time undisturbed_until() const;
+  /// Whether nobody can use the members' memories without saying so before.
+  bool may_be_undisturbed() const { return beside_.has_value(); }
   /// Whether one of these links is among the ports.
   bool crosses(const std::vector<transport::LinkEnd>& links) const;
   /// Whether a listener follows one of the ports during this recording. A replay would hide events from it.
   bool followed(const Recording& recording, Time now) const;
   /// Null if no recording is known for this key.
   const KnownRecording* find(const RecordingKey& key);
+  /// The same without recordings of other groups that this one has not replayed yet.
+  const KnownRecording* find_own(const RecordingKey& key) const {
+    const auto found = recordings_.find(key);
+    return found == recordings_.end() ? nullptr : &found->second;
+  }
   /// A collective of the group begins. Another collective that is being recorded is no longer alone: its recording is
   /// dropped.
   void begin(const Collective& collective);
@@ -100,6 +111,8 @@ class ReuseTable {
   /// Adds a recording that begins now to the counters, and tells the fabric's listener.
   /// @return transactions over links in the recording
   std::uint64_t replay(const Recording& recording, std::uint8_t traffic_class, Time now);
+  /// The same for several replays, one after the other. @pre nobody listens to the fabric or follows charges
+  std::uint64_t replay_often(const Recording& recording, std::uint64_t times);
 
  private:
   /// A port of an endpoint: its requesters are numbered in the order of first use.
@@ -127,6 +140,7 @@ class ReuseTable {
   std::vector<transport::PortCounters*> counters_;  ///< of the ports, then of the meters
   std::vector<Source> sources_;                     ///< empty if the group is like no other group
   std::vector<transport::Horizon*> others_;
+  std::optional<std::vector<transport::Horizon*>> beside_;  ///< and not among the others
   Time least_launch_;
   std::shared_ptr<SharedRecordings> shared_;
   Collective* kept_ = nullptr;

@@ -1,10 +1,17 @@
 #include "execution/executor.h"
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "execution/pass_course.h"
+
 namespace railyard::execution {
+
+Executor::Executor(transport::Fabric& fabric, JobSink& sink) : fabric_(fabric), sink_(sink), collectives_(fabric) {}
+
+Executor::~Executor() = default;
 
 void Job::reached() { reached_at_ = executor_->fabric_.now(); }
 
@@ -25,6 +32,7 @@ gpu::Activity Job::activity() const {
 }
 
 void Job::begin() {
+  if (course_ != nullptr && !course_->may_begin(*this)) return;
   begun_at_ = executor_->fabric_.now();
   if (executor_->listener_ != nullptr) executor_->listener_->on_begun(*this);
   if (status_ != Status::cancelled) client_->on_job_begun(*this);
@@ -123,6 +131,7 @@ void Job::done() {
 }
 
 void Job::over() {
+  if (course_ != nullptr && course_->goes_on(*this)) return;
   tell();
   finish();
   executor_->release(*this);
@@ -263,7 +272,7 @@ void Executor::collective(Communicator& communicator, const collective::Collecti
 }
 
 std::uint32_t Executor::begin_run(Communicator& communicator, const collective::CollectiveSpec& spec,
-                                  const JobLabel& label, JobClient& client) {
+                                  const JobLabel& label, JobClient& client, std::optional<std::uint64_t> first_turn) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
     runs_.emplace_back();
@@ -274,8 +283,9 @@ std::uint32_t Executor::begin_run(Communicator& communicator, const collective::
   run.jobs.assign(communicator.size(), nullptr);
   run.label = label;
   run.client = &client;
+  run.course = nullptr;
   run.collective = &collectives_.acquire();
-  run.collective->prepare(spec, communicator.group(), *this, reuse_of(communicator));
+  run.collective->prepare(spec, communicator.group(), *this, reuse_of(communicator), first_turn);
   run.collective->cookie = number;
   return number;
 }
@@ -286,6 +296,77 @@ collective::ReuseTable* Executor::reuse_of(const Communicator& communicator) {
   const auto [crosses, fresh] = crosses_changing_.try_emplace(table);
   if (fresh) crosses->second = table->crosses(changing_);
   return crosses->second ? nullptr : table;
+}
+
+void Executor::course(Communicator& communicator, const std::vector<CourseStep>& steps, const CourseLaunches& launches,
+                      JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+  if (free_courses_.empty()) free_courses_.push_back(courses_.emplace_back(std::make_unique<PassCourse>()).get());
+  PassCourse& course = *free_courses_.back();
+  free_courses_.pop_back();
+  course.prepare(*this, communicator, steps, launches.each, client);
+  std::vector<Job*> all;
+  for (std::uint32_t m = 0; m < communicator.size(); ++m) {
+    all.push_back(&acquire(Job::Kind::kernel, communicator.rank(m), communicator.stream(m), {}, client));
+    course.add(*all.back());
+  }
+  if (launches.count != 0) {
+    Job& host = acquire(Job::Kind::host, *launches.host, *launches.stream, launches.label, client);
+    host.duration_ = launches.each * launches.count;
+    host.course_ = &course;
+    composed_ += launches.count - 1;
+    push(host, launches.after);
+  }
+  const std::vector<JobRef> waits = after;  // `jobs` may be the same list as `after`
+  jobs.clear();
+  for (std::uint32_t m = 0; m < all.size(); ++m) {
+    course.take(*all[m]);
+    for (std::size_t i = m; i < waits.size(); i += all.size()) depend(*all[m], waits[i]);
+    jobs.push_back(ref(*all[m]));
+  }
+  for (Job* job : all) job->stream_->push(*job);
+}
+
+void Executor::end_course(PassCourse& course, bool is_composed) {
+  if (is_composed) {
+    ++composed_passes_;
+  } else {
+    count_pass("others might have used its links or memories");
+  }
+  free_courses_.push_back(&course);
+}
+
+const char* Executor::not_composed(const Communicator& communicator) {
+  if (!may_compose_) return "fabric.compose is off";
+  if (sink_.takes(Recorded::detail)) return "jobs.csv has rows of all jobs";
+  if (listener_ != nullptr) return "causes are followed";
+  const bool followed = std::any_of(communicator.ranks().begin(), communicator.ranks().end(), [](const Rank* rank) {
+    return rank->gpu->sms().has_listeners() ||
+           std::any_of(rank->streams.begin(), rank->streams.end(),
+                       [](const Rank::NamedStream& s) { return s.stream.has_listeners(); });
+  });
+  if (followed || fabric_.listener() != nullptr) return "links, GPUs or streams are followed";
+  if (fabric_.charges_followed()) return "the use of links is followed";
+  if (!replays_) return "every collective is simulated";
+  if (communicator.size() == 1) return "a stage of one GPU has no collectives";
+  if (!members_begin_together_) return "ranks enter collectives one by one";
+  const collective::ReuseTable* const table = reuse_of(communicator);
+  if (table == nullptr || !table->may_be_undisturbed()) return "others may use its links or memories at any time";
+  return nullptr;
+}
+
+void Executor::gpus_change_at(std::vector<Time> instants) {
+  std::sort(instants.begin(), instants.end());
+  gpu_changes_ = std::move(instants);
+}
+
+Time Executor::unchanged_until() const {
+  const auto next = std::upper_bound(gpu_changes_.begin(), gpu_changes_.end(), fabric_.now());
+  return next == gpu_changes_.end() ? Time::max() : *next;
+}
+
+bool Executor::on_replay(collective::Collective& collective) {
+  PassCourse* const course = runs_[collective.cookie].course;
+  return course != nullptr && course->compose(collective);
 }
 
 Job& Executor::add_member(std::uint32_t number, std::uint32_t member, Rank& rank, gpu::Stream& stream,

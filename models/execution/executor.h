@@ -15,12 +15,14 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "execution/communicator.h"
+#include "execution/course_step.h"
 #include "execution/job.h"
 #include "execution/job_listener.h"
 #include "execution/job_record.h"
@@ -29,7 +31,8 @@ namespace railyard::execution {
 
 class Executor : private collective::CollectiveClient {
  public:
-  Executor(transport::Fabric& fabric, JobSink& sink) : fabric_(fabric), sink_(sink), collectives_(fabric) {}
+  Executor(transport::Fabric& fabric, JobSink& sink);
+  ~Executor();
 
   Rank& add_rank(std::string group, std::uint32_t number, std::string index, gpu::Gpu& gpu) {
     return ranks_.emplace_back(std::move(group), number, std::move(index), gpu);
@@ -61,6 +64,15 @@ class Executor : private collective::CollectiveClient {
   ///               so on
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
+  /// Emits one job for every member of a communicator that takes these steps (pass_course.h). @pre !not_composed(communicator)
+  /// @param jobs   set to the members' jobs
+  /// @param after  as for a collective, before the first step
+  void course(Communicator& communicator, const std::vector<CourseStep>& steps, const CourseLaunches& launches,
+              JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after);
+  /// Why no pass of these ranks can be composed, so that jobs are to be emitted; null: it may be.
+  const char* not_composed(const Communicator& communicator);
+  /// Counts a pass on a stage that has not been composed.
+  void count_pass(const char* reason) { ++not_composed_[reason]; }
   /// Sends messages from the rank's memory, or reads other memories into it; no job runs there. @pre the rank has a
   /// memory
   JobRef copy(Rank& rank, gpu::Stream& stream, Copy copy, const JobLabel& label, JobClient& client,
@@ -120,10 +132,19 @@ class Executor : private collective::CollectiveClient {
   /// The same for collectives that cross one of these links: a recording that was recorded before a link changes is wrong after.
   void simulate_collectives_over(std::vector<transport::LinkEnd> links) { changing_ = std::move(links); }
   bool replays() const { return replays_; }
+  /// Before the first job: composes no pass. Results are the same.
+  void simulate_every_pass() { may_compose_ = false; }
+  /// The speeds of GPUs change at these instants. No pass is composed across one of them.
+  void gpus_change_at(std::vector<Time> instants);
 
   transport::Fabric& fabric() { return fabric_; }
   std::size_t live() const { return live_; }
+  /// Jobs that have been run, and those that have been composed instead.
   std::uint64_t jobs() const { return jobs_; }
+  std::uint64_t composed_jobs() const { return composed_; }
+  /// Passes on a stage, most of whose jobs have been composed; and others, by reason.
+  std::uint64_t composed_passes() const { return composed_passes_; }
+  const std::map<std::string, std::uint64_t>& passes_not_composed() const { return not_composed_; }
   /// For a stall report: collectives whose CTAs wait for SMs, the jobs that hold these SMs, and a cycle among them.
   std::vector<std::string> sm_waits() const;
   /// For a stall report: the front job of every stream that is not empty, and what this job waits for; then copies with
@@ -132,12 +153,14 @@ class Executor : private collective::CollectiveClient {
 
  private:
   friend class Job;
+  friend class PassCourse;
   struct Run {
     std::vector<Job*> jobs;            ///< by member; null: not emitted
     std::vector<std::uint32_t> ready;  ///< members that wait for the others to enter with them
     collective::Collective* collective = nullptr;
     JobLabel label;
     JobClient* client = nullptr;
+    PassCourse* course = nullptr;  ///< null: every member has a job of its own
   };
   Job& acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const JobLabel& label, JobClient& client);
   JobRef keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time duration, const JobLabel& label, JobClient& client,
@@ -146,13 +169,14 @@ class Executor : private collective::CollectiveClient {
                        JobClient& client, const std::vector<JobRef>& after);
   /// A new collective; no member has a job yet.
   std::uint32_t begin_run(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
-                          JobClient& client);
+                          JobClient& client, std::optional<std::uint64_t> first_turn = std::nullopt);
   /// The job of a member; push() puts it into its stream.
   Job& add_member(std::uint32_t run, std::uint32_t member, Rank& rank, gpu::Stream& stream, const JobLabel& label,
                   JobClient& client);
   /// A member is ready to enter its collective: it enters now, or when its peers are ready, too.
   void enter(const Job& last);
   void write(const Job& job);
+  void end_course(PassCourse& course, bool is_composed);
   JobRef push(Job& job, const std::vector<JobRef>& after);
   void release(Job& job);
   static void depend(Job& job, const JobRef& on);
@@ -161,6 +185,7 @@ class Executor : private collective::CollectiveClient {
   void on_member_done(collective::Collective& collective, std::uint32_t member) override;
   void on_collective_done(collective::Collective& collective) override;
   bool on_cut_off(const collective::Collective& collective, std::uint32_t member) override;
+  bool on_replay(collective::Collective& collective) override;
   std::string name_of(const collective::Collective& collective) const override;
 
   transport::Fabric& fabric_;
@@ -181,13 +206,21 @@ class Executor : private collective::CollectiveClient {
   std::deque<Run> runs_;
   std::vector<std::uint32_t> free_runs_;
   std::size_t live_ = 0;
-  std::uint64_t jobs_ = 0;
+  std::uint64_t jobs_ = 0, composed_ = 0, composed_passes_ = 0;
+  std::map<std::string, std::uint64_t> not_composed_;
+  std::vector<std::unique_ptr<PassCourse>> courses_;
+  std::vector<PassCourse*> free_courses_;
   JobListener* listener_ = nullptr;
   bool replays_ = true;
   /// Null: the collectives of this communicator are simulated.
   collective::ReuseTable* reuse_of(const Communicator& communicator);
 
+  /// The next instant at which a GPU changes; max: none.
+  Time unchanged_until() const;
+
   bool members_begin_together_ = false;
+  bool may_compose_ = true;
+  std::vector<Time> gpu_changes_;  ///< in order
   std::vector<transport::LinkEnd> changing_;
   std::map<const collective::ReuseTable*, bool> crosses_changing_;
 };

@@ -45,6 +45,15 @@ enum class JobKind : std::uint8_t { kernel, collective, copy, send, receive, hos
 
 class Executor;
 class Job;
+class PassCourse;
+
+/// A job that did not run, because its pass was composed.
+struct ComposedJob {
+  JobLabel label;
+  JobKind kind = JobKind::kernel;
+  Time reached, begun, done;
+  Time entered;  ///< of a collective: when all its members entered
+};
 
 /// The emitter of a job.
 class JobClient {
@@ -57,7 +66,10 @@ class JobClient {
   /// Called instead of on_job_done(); status() gives the reason. Next, all jobs that wait for this job, directly or
   /// indirectly, are cancelled. The client must not emit more jobs that wait for any of them.
   virtual void on_job_failed(const Job&) {}
-  /// All members are done without failure. Called after on_job_done() of each member.
+  /// Of a pass course, instead of on_job_begun() and on_job_done(): these jobs of a rank, one after the other. It was told
+  /// that the first one has begun. The job that runs now is `next`; it begins at its begun_at(), now or later.
+  virtual void on_composed(const Job& /*next*/, const std::vector<ComposedJob>& /*jobs*/) {}
+  /// All members are done without failure. If they were composed, nobody is told. Called after on_job_done() of each member.
   virtual void on_collective_done(const collective::Collective&, const JobLabel&) {}
 
  protected:
@@ -95,6 +107,7 @@ class Job final : public gpu::Task,
 
  private:
   friend class Executor;
+  friend class PassCourse;
   void begin() override;
   void reached() override;
   void ready() override;
@@ -131,6 +144,8 @@ class Job final : public gpu::Task,
   Job* peer_ = nullptr;  ///< the other side of an exchange
   std::vector<Job*> dependents_;
   std::uint64_t generation_ = 0;
+  PassCourse* course_ = nullptr;  ///< whose steps it takes, one after the other, as if each were a job
+  std::uint32_t step_ = 0;
 };
 
 /// A reference to a job that may be finished. It stays valid after the job object has been reused.

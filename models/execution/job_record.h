@@ -24,6 +24,8 @@ struct JobRecord {
 /// Receives every job that has a row, at the end of the job. Names can be rendered only during the call.
 class JobSink {
  public:
+  /// Whether rows of such jobs matter. If those of `detail` do not, passes can be composed (pass_course.h).
+  virtual bool takes([[maybe_unused]] Recorded recorded) const { return true; }
   virtual void on_job(const JobRecord& record) = 0;
 
  protected:

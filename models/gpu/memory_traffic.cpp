@@ -93,7 +93,9 @@ void MemoryTraffic::on_over(const Message& message) {
 void MemoryTraffic::change(const Demand& demand, bool begins) {
   for (const Part& part : demand.parts) {
     Memory& memory = *memories_[part.window];
+    memory.gpu->sms().expect_present();
     begin_change(memory);
+    ++(begins ? memory.messages : memory.messages_over);
     const std::uint64_t read = demand.rate * part.reads, written = demand.rate * part.writes;
     memory.load.read += begins ? read : -read;
     memory.load.written += begins ? written : -written;
@@ -131,6 +133,7 @@ void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryRecording> recording
     const MemoryRecording::Memory& of_recording = recording->memories[i];
     Memory& memory = *memories_[windows[i]];
     memory.bytes += of_recording.bytes;
+    ++memory.replays_begun;
     const auto done =
         [now](const Replay&
                   replay) {  // its steps sum to zero, so it may leave once all of them, or none, are in the load
@@ -141,6 +144,19 @@ void MemoryTraffic::on_replayed(std::shared_ptr<const MemoryRecording> recording
     memory.replays.push_back({recording, &of_recording.steps, now});
     if (memory.gpu->sms().watched()) expect_step(memory);
   }
+}
+
+void MemoryTraffic::on_composed(const MemoryRecording& recording, const std::vector<Window>& windows,
+                                std::uint64_t times) {
+  for (std::size_t i = 0; i < windows.size(); ++i) memories_[windows[i]]->bytes += recording.memories[i].bytes * times;
+}
+
+bool MemoryTraffic::Memory::is_of_last_replay() const {
+  if (messages != messages_over) return false;
+  const Time now = owner.fabric_.now();
+  for (std::size_t i = 0; i + 1 < replays.size(); ++i)
+    if (replays[i].from + replays[i].steps->back().after >= now) return false;
+  return true;
 }
 
 void MemoryTraffic::catch_up(Memory& memory, bool with_now) {

@@ -57,6 +57,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   struct Memory final : TrafficSource {
     explicit Memory(MemoryTraffic& o) : owner(o) {}
     double on_watched() override { return owner.watched(*this); }
+    bool is_of_last_replay() const override;
+    std::uint64_t begun() const override { return messages + replays_begun; }
     MemoryTraffic& owner;
     Gpu* gpu = nullptr;
     std::uint64_t ports = 0;  ///< bytes per second of all ports, one direction
@@ -65,6 +67,7 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
     Time next_update =
         Time::max();  ///< the SM array gets the traffic at the end of this instant; max: no update is pending
     std::vector<Replay> replays;
+    std::uint64_t messages = 0, messages_over = 0, replays_begun = 0;  ///< messages that are simulated
     Bytes bytes = 0;
   };
   /// How often each byte of a message is read and written in one memory.
@@ -82,6 +85,8 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   void keep(const transport::Message& message, Time after, transport::MemoryRecording& recording) const override;
   void on_replayed(std::shared_ptr<const transport::MemoryRecording> recording,
                    const std::vector<transport::Window>& windows) override;
+  void on_composed(const transport::MemoryRecording& recording, const std::vector<transport::Window>& windows,
+                   std::uint64_t times) override;
   void on_event(std::uint32_t tag, std::uint64_t data) override;
   void find_parts(const transport::Message& message, std::vector<Part>& parts) const;
   void add_part(std::vector<Part>& parts, transport::Window window, std::uint32_t reads, std::uint32_t writes) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "gpu/datasheet.h"
 #include "gpu/fair_share.h"
@@ -27,7 +28,37 @@ bool needs_pipes(const KernelTime& kernel) {
 
 std::uint32_t SmArray::count() const { return sheet_.sm.count; }
 
+void SmArray::expect_present() const {
+  if (calendar_.now() < claims_since_) throw std::logic_error("work for a GPU amid a pass that is composed");
+}
+
+bool SmArray::keep(SmLog& log) {
+  const bool idle =
+      std::all_of(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state == State::free; }) &&
+      std::all_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::free; });
+  if (!idle || source_ == nullptr || !source_->is_of_last_replay()) return false;
+  log.clear();
+  log_ = &log;
+  runs_before_log_ = runs_;
+  begun_before_log_ = source_->begun();
+  return true;
+}
+
+bool SmArray::stop_keeping() {
+  log_ = nullptr;
+  return runs_ == runs_before_log_ + 1 && source_->begun() == begun_before_log_;
+}
+
+void SmArray::move_claim(Slot slot, std::uint32_t ctas, const CtaFootprint& footprint, Time from) {
+  Claim& claim = claims_[slot];
+  claim.sms = std::min(ctas, count());
+  claim.footprint = footprint;
+  claim.asked = claims_since_ = from;
+}
+
 void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
+  expect_present();
+  ++runs_;
   if (source_ != nullptr && !watched()) traffic_ = source_->on_watched();
   auto slot = std::find_if(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state == State::free; });
   if (slot == kernels_.end()) slot = kernels_.emplace(kernels_.end());
@@ -47,6 +78,8 @@ void SmArray::run(SharedChain chain, SmClient& client, const Stream* stream) {
 
 SmArray::Slot SmArray::claim(std::uint32_t ctas, const CtaFootprint& footprint, SmClient& client,
                              const Stream* stream) {
+  expect_present();
+  ++runs_;
   catch_up();
   auto slot = std::find_if(claims_.begin(), claims_.end(), [](const Claim& c) { return c.state == State::free; });
   if (slot == claims_.end()) slot = claims_.emplace(claims_.end());
@@ -182,15 +215,15 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
 }
 
 void SmArray::settle(Kernel& kernel, const Progress& p, Time now) {
-  kernel_busy_ += p.busy_sm_seconds;
-  kernel_bytes_ += p.bytes;
+  add_up(&SmTotals::kernel_busy, p.busy_sm_seconds);
+  add_up(&SmTotals::kernel_bytes, p.bytes);
   kernel.index = p.index;
   kernel.done = p.done;
   kernel.from = now;
 }
 
 void SmArray::settle_claims(Time now) {
-  claim_busy_ += claimed_sms() * since(now, claims_since_).seconds();
+  add_up(&SmTotals::claim_busy, claimed_sms() * since(now, claims_since_).seconds());
   claims_since_ = now;
 }
 
@@ -206,13 +239,13 @@ void SmArray::catch_up() {
 }
 
 double SmArray::busy_sm_seconds(Time now) const {
-  double busy = claim_busy_ + claimed_sms() * since(now, claims_since_).seconds() + kernel_busy_;
+  double busy = totals_.claim_busy + claimed_sms() * since(now, claims_since_).seconds() + totals_.kernel_busy;
   for (const Kernel& kernel : kernels_) busy += progress(kernel, now).busy_sm_seconds;
   return busy;
 }
 
 double SmArray::kernel_bytes(Time now) const {
-  double bytes = kernel_bytes_;
+  double bytes = totals_.kernel_bytes;
   for (const Kernel& kernel : kernels_) bytes += progress(kernel, now).bytes;
   return bytes;
 }
@@ -381,8 +414,8 @@ void SmArray::on_end(Kernel& kernel) {
     allocate();
     return;
   }
-  kernel_seconds_ += since(now, kernel.begun).seconds();
-  kernel_seconds_alone_ += kernel.chain->seconds / kernel.speed;
+  add_up(&SmTotals::kernel_seconds, since(now, kernel.begun).seconds());
+  add_up(&SmTotals::kernel_seconds_alone, kernel.chain->seconds / kernel.speed);
   SmClient* client = kernel.client;
   if (kernel.stream != nullptr) tell_ctas(kernel.stream, 0);
   kernel.state = State::free;

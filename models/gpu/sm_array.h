@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -63,10 +64,24 @@ class TrafficSource {
   /// A kernel begins on an SM array that was not watched. From now on, set_traffic() must report changes.
   /// @return the current traffic in bytes per second
   virtual double on_watched() = 0;
+  /// Whether all traffic from now on is of the collective that was replayed last, until another message or replay begins.
+  virtual bool is_of_last_replay() const = 0;
+  /// Messages and replays that have begun.
+  virtual std::uint64_t begun() const = 0;
 
  protected:
   ~TrafficSource() = default;
 };
+
+/// Sums over a run.
+struct SmTotals {
+  double claim_busy = 0, kernel_busy = 0;               ///< SM-seconds of claims and of kernels
+  double kernel_bytes = 0;                              ///< HBM traffic of kernels
+  double kernel_seconds = 0, kernel_seconds_alone = 0;  ///< of completed chains, and if each had the GPU alone
+  double claim_wait_seconds = 0;                        ///< until claims were resident
+};
+/// What is added to the totals, in this order: a sum of floating-point numbers depends on it.
+using SmLog = std::vector<std::pair<double SmTotals::*, double>>;
 
 class SmClient {
  public:
@@ -94,8 +109,30 @@ class SmArray : private transport::CalendarClient {
   bool resident(Slot slot) const { return claims_[slot].state == State::running; }
   void release(Slot slot);
   /// Kernels that start from now on run at `ratio` of full speed; a running kernel keeps its speed. @pre 0 < ratio <= 1
-  void set_speed(double ratio) { speed_ratio_ = ratio; }
+  void set_speed(double ratio) {
+    expect_present();
+    speed_ratio_ = ratio;
+  }
   double speed() const { return speed_ratio_; }
+  // Kernels and claims of a pass that is composed (execution/pass_course.h) are added without running.
+  /// From now on, what is added to the totals is kept, too. @return false, and nothing is kept, if the array is not idle, or
+  /// other messages than those of the last replay take memory bandwidth
+  bool keep(SmLog& log);
+  /// @return whether a chain that began after keep() was alone until now
+  bool stop_keeping();
+  void add(const SmLog& log) {
+    for (const auto& [sum, more] : log) totals_.*sum += more;
+  }
+  /// CTAs that were held alone in this interval.
+  void add_claim(std::uint32_t ctas, Time from, Time until) {
+    totals_.claim_busy += std::min(ctas, count()) * since(until, from).seconds();
+  }
+  /// Since when the claims have been those of now.
+  Time claims_since() const { return claims_since_; }
+  /// The only claim is made at `from` instead, now or later, for these CTAs; nothing else may come before.
+  void move_claim(Slot slot, std::uint32_t ctas, const CtaFootprint& footprint, Time from);
+  /// @throws std::logic_error amid such a pass
+  void expect_present() const;
   /// HBM traffic of messages from now on. A change of less than 0.5 % of the HBM rate takes effect with the next
   /// change.
   void set_traffic(double bytes_per_second);
@@ -103,6 +140,7 @@ class SmArray : private transport::CalendarClient {
   void set_traffic_source(TrafficSource* source) { source_ = source; }
   /// Whether a kernel is present or a listener is attached. Traffic matters only then.
   bool watched() const;
+  bool has_listeners() const { return !listeners_.empty(); }
 
   std::uint32_t count() const;
   /// SMs with work.
@@ -110,10 +148,10 @@ class SmArray : private transport::CalendarClient {
 
   // Totals since the start, for utilisation and reports.
   double busy_sm_seconds(Time now) const;
-  double kernel_bytes(Time now) const;                                   ///< HBM traffic of kernels
-  double kernel_seconds() const { return kernel_seconds_; }              ///< time of completed chains
-  double kernel_seconds_alone() const { return kernel_seconds_alone_; }  ///< the same if each had the GPU alone
-  double claim_wait_seconds() const { return claim_wait_seconds_; }      ///< time until claims were resident
+  double kernel_bytes(Time now) const;                                          ///< HBM traffic of kernels
+  double kernel_seconds() const { return totals_.kernel_seconds; }              ///< time of completed chains
+  double kernel_seconds_alone() const { return totals_.kernel_seconds_alone; }  ///< the same if each had the GPU alone
+  double claim_wait_seconds() const { return totals_.claim_wait_seconds; }      ///< time until claims were resident
 
   /// Any number of listeners. Call before the first kernel.
   void add_listener(SmListener& listener) { listeners_.push_back(&listener); }
@@ -159,6 +197,10 @@ class SmArray : private transport::CalendarClient {
     double busy_sm_seconds = 0, bytes = 0;
   };
 
+  void add_up(double SmTotals::*sum, double more) {
+    totals_.*sum += more;
+    if (log_ != nullptr) log_->emplace_back(sum, more);
+  }
   bool fit(const CtaFootprint& a, std::uint32_t of_a, const CtaFootprint& b, std::uint32_t of_b) const;
   bool fits_beside(const Claim& claim, const KernelTime& kernel) const;
   /// Whether both kernels can use the same SMs at the same time.
@@ -229,8 +271,9 @@ class SmArray : private transport::CalendarClient {
   double traffic_ = 0, traffic_shared_ = 0;  ///< bytes per second: now, and as used in the current shares
   TrafficSource* source_ = nullptr;
   Time claims_since_;
-  double claim_busy_ = 0, kernel_busy_ = 0, kernel_bytes_ = 0;
-  double kernel_seconds_ = 0, kernel_seconds_alone_ = 0, claim_wait_seconds_ = 0;
+  SmTotals totals_;
+  SmLog* log_ = nullptr;
+  std::uint64_t runs_ = 0, runs_before_log_ = 0, begun_before_log_ = 0;  ///< chains and claims; messages
   std::vector<SmListener*> listeners_;
   // Scratch space of allocate(), by slot, to avoid allocations.
   std::vector<Progress> at_;

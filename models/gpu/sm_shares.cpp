@@ -48,7 +48,7 @@ std::vector<SmClient*> SmArray::admit_claims(Time now, const std::vector<Progres
       return told;
     }
     first->state = State::running;
-    claim_wait_seconds_ += since(now, first->asked).seconds();
+    add_up(&SmTotals::claim_wait_seconds, since(now, first->asked).seconds());
     if (first->client != nullptr) told.push_back(first->client);
   }
 }

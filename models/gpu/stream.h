@@ -71,6 +71,7 @@ class Stream {
   void set_comm_priority(CommPriority priority) { comm_priority_ = priority; }
   bool empty() const { return front_ == nullptr; }
   const Task* front() const { return front_; }
+  bool has_listeners() const { return !listeners_.empty(); }
   /// Any number of listeners.
   void add_listener(StreamListener& listener) { listeners_.push_back(&listener); }
 

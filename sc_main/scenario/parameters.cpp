@@ -131,6 +131,10 @@ Record<FabricSpec> fabric_record() {
   r.number_or("transaction_bytes", "auto", &FabricSpec::transaction_bytes,
               "payload per transaction; auto: 0.25 us on the slowest link, limited by its buffers")
       .range(64, 1 << 30);
+  r.add("compose", &FabricSpec::compose,
+        "passes of a serving engine are added up where nobody else uses their links and memories, instead of running "
+        "job by "
+        "job; results are the same");
   r.group("classes", classes, "virtual channel, weight and priority of each traffic class");
   return r;
 }

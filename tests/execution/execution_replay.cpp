@@ -1,5 +1,9 @@
 // A collective that is replayed takes of its members' GPUs what a simulated one takes, for the same intervals.
+#include <fmt/format.h>
+#include <optional>
+
 #include "collective/tuner.h"
+#include "execution/course_step.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
@@ -172,4 +176,148 @@ BOOST_AUTO_TEST_CASE(a_collective_is_replayed_if_nobody_sends_over_its_links_unt
   BOOST_TEST((quiet > begin + Time::us(20)));
   // A recording that somebody disturbs is none.
   BOOST_TEST(times({{begin - Time::us(990), 1 << 20}}) == 6u);
+}
+
+namespace {
+
+struct PassOutcome {
+  std::string text;  ///< of all members, exactly
+  std::uint64_t composed = 0;
+  std::vector<Time> collectives;  ///< ends of those that ran
+};
+
+/// What may happen beside a pass.
+struct Beside {
+  std::vector<std::pair<Time, Bytes>> copies;  ///< from a member to a GPU beside, by a timetable
+  std::optional<Time> slow;                    ///< one GPU has half its speed from then on
+  std::optional<Time> host;                    ///< each layer is launched so late after the one before
+};
+
+/// A pass of twelve layers on four GPUs, which begins at 500 us: kernels, all-reduce, and so on, and kernels at its end.
+PassOutcome pass_beside(const Beside& beside, bool compose) {
+  constexpr std::uint32_t kLayers = 12, kWarm = 1, kSteps = 100, kLast = 2;
+  JobBench bench(tiny_scenario({}, "dgx_h100"), 5, {"compute", "comm", "host"});
+  bench.records.takes_details = false;
+  bench.executor.members_begin_together();
+  const std::vector<Rank*> ranks(bench.ranks.begin(), bench.ranks.begin() + 4);
+  collective::CollectiveRequest request;
+  request.in_graph = true;
+  Communicator four(ranks, JobBench::kCompute, request, bench.fabric);
+  Timetable timetable(bench, 0, 4, beside.copies);
+  Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, &timetable}}, bench.fabric);
+  if (!compose) bench.executor.simulate_every_pass();
+  if (beside.slow) {
+    bench.executor.gpus_change_at({*beside.slow});
+    bench.later_on(*beside.slow, [&] { ranks[1]->gpu->sms().set_speed(0.5); });
+  }
+  const collective::CollectiveSpec& reduce = four.choose(collective::Operation::all_reduce, 1 << 20);
+  const gpu::SharedChain kernels[] = {hbm_kernel_of(Time::us(17), ranks[0]->gpu->datasheet()),
+                                      kernel_of(Time::us(23), JobBench::kSms)};
+  bench.later_on(Time::us(100), [&] { bench.collective(four, reduce, kWarm); });  // is recorded
+  bench.later_on(Time::us(500), [&] {
+    std::vector<execution::CourseStep> steps;
+    for (std::uint32_t l = 0; l < kLayers; ++l) {
+      steps.push_back({&kernels[l % 2], nullptr, bench.label(kSteps + 2 * l), beside.host ? l + 1 : 0});
+      steps.push_back({nullptr, &reduce, bench.label(kSteps + 2 * l + 1)});
+    }
+    std::vector<JobRef> last;
+    gpu::Stream& host = ranks[0]->stream(2);
+    if (bench.executor.not_composed(four) == nullptr) {
+      const execution::CourseLaunches launches{
+          ranks[0], &host, beside.host.value_or(Time()), beside.host ? kLayers : 0, bench.label(kSteps - 1), {}};
+      bench.executor.course(four, steps, launches, bench, last, {});
+    } else {
+      for (const execution::CourseStep& step : steps) {
+        if (step.spec != nullptr) {
+          bench.collective(four, *step.spec, static_cast<std::uint32_t>(step.label.arguments));
+          continue;
+        }
+        const JobRef launched =
+            beside.host ? bench.executor.host(*ranks[0], host, *beside.host, bench.label(kSteps - 1), bench) : JobRef();
+        for (Rank* rank : ranks)
+          bench.executor.kernel(*rank, rank->stream(JobBench::kCompute), *step.kernels, step.label, bench, {launched});
+      }
+    }
+    for (std::uint32_t m = 0; m < 4; ++m) bench.kernel(m, Time::us(5), kLast + m);
+  });
+  bench.run();
+  PassOutcome outcome;
+  for (std::uint32_t m = 0; m < 4; ++m) {
+    const gpu::SmArray& sms = ranks[m]->gpu->sms();
+    const Time end = bench.done.at(kLast + m);
+    outcome.text += fmt::format("{} {} {:a} {:a} {:a} {:a} {}\n", bench.begun.at(kLast + m).fs(), end.fs(),
+                                sms.busy_sm_seconds(end), sms.kernel_bytes(end), sms.kernel_seconds(),
+                                sms.kernel_seconds_alone(), bench.machine.memory_traffic().bytes(*ranks[m]->gpu));
+  }
+  for (const transport::Device* device : bench.fabric.devices())
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      const transport::PortCounters& c = device->port(PortId(p)).counters;
+      outcome.text += fmt::format("{} {} {} {}\n", c.transactions, c.wire_bytes, c.busy.fs(), c.peak_queued_bytes);
+    }
+  outcome.composed = bench.executor.composed_jobs();
+  for (std::uint32_t l = 0; l < kLayers; ++l)
+    if (const auto found = bench.done.find(kSteps + 2 * l + 1); found != bench.done.end())
+      outcome.collectives.push_back(found->second);
+  return outcome;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_pass_is_composed_as_far_as_it_is_certain_and_is_as_if_it_had_run) {
+  const auto composed = [](const Beside& beside) {
+    const PassOutcome ran = pass_beside(beside, false), added = pass_beside(beside, true);
+    BOOST_TEST((added.text == ran.text));
+    BOOST_TEST(ran.composed == 0u);
+    return added.composed;
+  };
+  // Two kinds of layers: the first runs twice, because nothing was replayed before it, and the other once. Then from the
+  // second collective of the first kind to the last collective: eight of kernels and collectives, on four GPUs.
+  const std::uint64_t all = composed({});
+  BOOST_TEST(all == 9u * 2 * 4);
+  const std::vector<Time> ends = pass_beside({}, false).collectives;
+  BOOST_TEST_REQUIRE(ends.size() == 12u);
+  const Time fs = Time::fs(1);
+  for (const std::size_t layer : {0, 2, 6, 10, 11}) {
+    for (const Time at : {ends[layer] - fs, ends[layer], ends[layer] + fs, ends[layer] + Time::us(3)}) {
+      const std::uint64_t beside_copy = composed({{{at, 1 << 16}}, std::nullopt, std::nullopt});
+      BOOST_TEST(beside_copy <= all);
+      BOOST_TEST((layer < 11 || beside_copy == all));
+      BOOST_TEST(composed({{}, at, std::nullopt}) >= 4u);
+    }
+  }
+  // Composed until a copy begins, and again when it has arrived.
+  const std::uint64_t interrupted = composed({{{ends[6] + Time::us(3), 1 << 16}}, std::nullopt, std::nullopt});
+  BOOST_TEST(interrupted > all / 2);
+  BOOST_TEST(interrupted < all);
+  // The host is behind, ahead of, or as fast as the GPUs.
+  for (const Time host : {Time::us(5), Time::us(30), ends[5] - ends[4], Time::us(200)})
+    BOOST_TEST(composed({{}, std::nullopt, host}) >= all - 8);
+}
+
+BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_the_run) {
+  struct Silent : transport::Horizon {
+    Time from() override { return Time::max(); }
+    std::uint64_t sends() const override { return 0; }
+  };
+  JobBench bench(tiny_scenario({}, "dgx_h100"), 5);
+  bench.records.takes_details = false;
+  bench.executor.members_begin_together();
+  const std::vector<Rank*> ranks(bench.ranks.begin(), bench.ranks.begin() + 4);
+  Communicator four(ranks, JobBench::kCompute, collective::CollectiveRequest(), bench.fabric);
+  Silent silent;
+  Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, &silent}}, bench.fabric);
+  const collective::CollectiveSpec& reduce = four.choose(collective::Operation::all_reduce, 1 << 20);
+  const gpu::SharedChain kernels = kernel_of(Time::us(50), JobBench::kSms);
+  bench.later_on(Time::us(100), [&] { bench.collective(four, reduce, 1); });
+  bench.later_on(Time::us(500), [&] {
+    std::vector<execution::CourseStep> steps;
+    for (std::uint32_t l = 0; l < 20; ++l) {
+      steps.push_back({&kernels, nullptr, bench.label(2)});
+      steps.push_back({nullptr, &reduce, bench.label(3)});
+    }
+    std::vector<JobRef> last;
+    bench.executor.course(four, steps, {}, bench, last, {});
+  });
+  bench.later_on(Time::us(1000), [&] { bench.copy(0, {4}, 1 << 16, 4); });
+  BOOST_CHECK_THROW(sc_core::sc_start(), std::exception);
 }

@@ -79,9 +79,15 @@ inline void idealise(platforms::MachineSpec& m) {
   }
 }
 
-/// Keeps every record.
+/// Keeps every record, or all but those of details.
 struct Records : execution::JobSink {
-  void on_job(const execution::JobRecord& record) override { all.push_back({record, record.name()}); }
+  bool takes(execution::Recorded recorded) const override {
+    return takes_details || recorded != execution::Recorded::detail;
+  }
+  void on_job(const execution::JobRecord& record) override {
+    if (takes(record.label.recorded())) all.push_back({record, record.name()});
+  }
+  bool takes_details = true;
   /// Records whose names begin with `prefix`.
   std::vector<JobRow> of(const std::string& prefix) const {
     std::vector<JobRow> found;

@@ -19,6 +19,7 @@ struct ClassTotals {
   TimeSum uncontended;
 
   void add(const ClassTotals& more);
+  ClassTotals operator*(std::uint64_t n) const { return {messages * n, bytes * n, actual * n, uncontended * n}; }
 };
 
 inline void ClassTotals::add(const ClassTotals& more) {

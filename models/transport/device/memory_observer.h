@@ -41,6 +41,9 @@ class MemoryObserver {
   /// @param windows  the memories that now take the course, in the order of course->memories
   virtual void on_replayed(std::shared_ptr<const MemoryRecording> recording,
                            const std::vector<std::uint32_t>& windows) = 0;
+  /// The same so often, one after the other, while nobody else uses these memories or asks for their traffic.
+  virtual void on_composed(const MemoryRecording& recording, const std::vector<std::uint32_t>& windows,
+                           std::uint64_t times) = 0;
 
  protected:
   ~MemoryObserver() = default;

@@ -43,7 +43,8 @@ struct EngineSpec {
   bool needs_begin = true, needs_tokens = true;
   /// Also for these: a batch is a part of one request, one after the other as they came. It waits for its request.
   bool in_turn = false;
-  std::string suffix;  ///< of names of passes and their jobs: "_Inst[a]"
+  bool sends_kv = false;  ///< what has been computed of a request's KV is sent while its pass runs
+  std::string suffix;     ///< of names of passes and their jobs: "_Inst[a]"
 };
 
 /// A batch on its way.
@@ -70,7 +71,7 @@ class EngineClient {
   /// The first kernel of a batch begins. Called before on_begun() of its requests.
   virtual void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) = 0;
   /// See PassClient::on_activity().
-  virtual void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) = 0;
+  virtual void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) = 0;
   /// The request's first kernel begins.
   virtual void on_begun(std::uint32_t request) = 0;
   /// All tokens of a batch are known. Called before on_token() of its requests.
@@ -115,9 +116,10 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void on_pass_begun(std::uint32_t pass) override;
   void on_stage_begun(std::uint32_t pass, std::uint32_t stage) override;
   void on_stage_done(std::uint32_t pass, std::uint32_t stage) override;
-  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) override {
-    client_.on_activity(pass, stage, activity);
+  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) override {
+    client_.on_activity(pass, stage, activity, when);
   }
+  bool follows_attention() const override { return spec_.sends_kv; }
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                             JobRef job) override {
     client_.on_attention_emitted(pass, stage, t, layer, job);

@@ -34,6 +34,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
   engine.graphs = setting.graphs;
   engine.suffix = suffix_;
+  engine.sends_kv = part() == RequestPart::prompt && setting.kv_follows_promise;
   if (is_paged()) {
     engine.hop.tensors = spec_.rules.passes_residual ? 2 : 1;
     engine.hop.by_kernels = true;
@@ -145,8 +146,8 @@ void Instance::on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) {
   if (ttft_) ttft_->begun(pass, batch, now());
 }
 
-void Instance::on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) {
-  if (ttft_) ttft_->acts(pass, stage, activity, now());
+void Instance::on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) {
+  if (ttft_) ttft_->acts(pass, stage, activity, when, now());
 }
 
 void Instance::on_begun(std::uint32_t request) { client_.on_begun(*this, request); }

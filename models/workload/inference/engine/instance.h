@@ -57,11 +57,13 @@ class Instance : private EngineClient {
     CudaGraphs graphs;
     PpSend pp_send = PpSend::shard;
     double memory_limit_ratio = 0.9;
-    bool names_requests = false;      ///< names of passes contain the request
-    bool is_one_of_role = false;      ///< names of jobs contain the instance
-    bool shares_group = false;        ///< names of links contain it
-    bool brings_first_token = true;   ///< of the part `answer`: if not, no part of the TTFT is here
-    bool kv_follows_promise = false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here
+    bool names_requests = false;     ///< names of passes contain the request
+    bool is_one_of_role = false;     ///< names of jobs contain the instance
+    bool shares_group = false;       ///< names of links contain it
+    bool brings_first_token = true;  ///< of the part `answer`: if not, no part of the TTFT is here
+    bool kv_follows_promise =
+        false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here; of the
+                ///< part `prompt`: it is sent while it is computed
   };
   /// @param id      its place in the service
   /// @param gpus    of its ranks
@@ -111,7 +113,7 @@ class Instance : private EngineClient {
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                             JobRef job) override;
   void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) override;
-  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity) override;
+  void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) override;
   void on_begun(std::uint32_t request) override;
   void on_iteration(std::uint32_t number, const Iteration& iteration) override;
   void on_token(std::uint32_t request) override;

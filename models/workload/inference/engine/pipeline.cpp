@@ -88,6 +88,12 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
   }
 }
 
+std::uint64_t Pipeline::of_member(std::uint64_t arguments, std::uint32_t member) const {
+  auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what == kAttention || f.what == kMlp) f.tp = member;
+  return JobLabel::of(*this, f).arguments;
+}
+
 Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageHop& hop, PassClient& client,
                    const Pass& least, std::string suffix)
     : grid_(grid),
@@ -143,6 +149,12 @@ Time Pipeline::least_time(const Fields& f) const {
   return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
 }
 
+Time Pipeline::least_time_after(const Fields& f) const {
+  const LeastTimes& least = states_[f.pass - first_state_].least;
+  const Time after = least.after[f.layer];
+  return f.what == kMlpReduce ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
+}
+
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
   const auto number = static_cast<std::uint32_t>(first_state_ + states_.size());
@@ -180,7 +192,7 @@ JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage,
 
 void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
   const std::uint32_t tp = grid_.tp();
-  const Pass pass = state(number).pass;
+  const Pass& pass = state(number).pass;
   const transformer::Stage& stage = grid_.stage(p);
   const Bytes hidden = hop_.tensors * hidden_bytes(grid_.model(), pass.tokens);
   Communicator& communicator = grid_.tp_communicator(p);
@@ -210,8 +222,17 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     }
     first = false;
   };
+  const char* jobs_run = executor_.not_composed(communicator);
+  if (jobs_run == nullptr && client_.follows_attention()) jobs_run = "its KV is sent layer by layer";
+  const bool composes = jobs_run == nullptr;
+  if (!composes) executor_.count_pass(jobs_run);
+  steps_.clear();
   const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
     ++state(number).collectives_left;
+    if (composes) {
+      steps_.push_back({nullptr, &communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last)});
+      return;
+    }
     executor_.collective(communicator, communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last),
                          *this, last);
   };
@@ -224,11 +245,21 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   }
   const bool has_head = stage.last && pass.head != nullptr;
   if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
+  std::vector<JobRef> waits;  // of the course
+  if (composes && first) waits = incoming;
+  if (composes && first && p == 0) waits.insert(waits.end(), tp, prepared);
+  execution::CourseLaunches launches;
+  if (composes && pass.launch != Time()) {
+    Rank& host = grid_.rank(p, 0);
+    launches = {&host, &host.stream(Grid::kHost), pass.launch, stage.layers, label(kLaunch, 0, 0, false), {}};
+    if (p > 0) launches.after.push_back(prepared);
+    ++state(number).host_left;
+  }
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
     const std::uint32_t layer = grid_.first_layer(p) + l;
     const std::vector<Pass::Step>& steps = pass.layers[grid_.model().kind(layer)];
     // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.
-    JobRef launched = emit_host(number, kLaunch, p, layer, pass.launch,
+    JobRef launched = emit_host(number, kLaunch, p, layer, composes ? Time() : pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
     for (const Pass::Step& step : steps) {
       const bool is_last = l + 1 == stage.layers && !has_head && &step == &steps.back();
@@ -237,12 +268,20 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
         collective(is_mlp ? kMlpReduce : kAttentionReduce, step, layer, is_last);
         continue;
       }
-      kernels(is_mlp ? kMlp : kAttention, step.kernels, layer, is_last, launched);
+      const What what = is_mlp ? kMlp : kAttention;
+      if (composes) {
+        const bool waits = launches.count != 0 && &step == &steps.front();
+        steps_.push_back({&step.kernels, nullptr, label(what, 0, layer, is_last), waits ? l + 1 : 0});
+        first = false;
+        continue;
+      }
+      kernels(what, step.kernels, layer, is_last, launched);
       launched = {};
       if (is_mlp) continue;
       for (std::uint32_t t = 0; t < tp; ++t) client_.on_attention_emitted(number, p, t, layer, last[t]);
     }
   }
+  if (composes) executor_.course(communicator, steps_, launches, *this, last, waits);
   if (has_head) kernels(kHead, pass.head, 0, true);
 
   if (p == 0) stage0_last_ = last;
@@ -282,13 +321,15 @@ void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) 
   const Fields f = fields_of(job);
   // The first job of a later stage waits for activations; the host has launched it long before they arrive.
   if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
-  const Time waited = since(sooner(job.begun_at(), s.launched[f.stage]), job.reached_at());
+  // Other kernels wait for nothing but their launch.
+  const Time ready = f.first ? sooner(job.begun_at(), s.launched[f.stage]) : job.begun_at();
+  const Time waited = since(ready, job.reached_at());
   times_[rank_of(job)].host_s += waited.seconds();
   if (!f.first) rank.host_waits += waited;
 }
 
-void Pipeline::tell(const Job& job, PassActivity activity) {
-  if (rank_of(job) % grid_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity);
+void Pipeline::tell(const Job& job, PassActivity activity, Time when) {
+  if (rank_of(job) % grid_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity, when);
 }
 
 void Pipeline::on_job_begun(const Job& job) {
@@ -308,7 +349,7 @@ void Pipeline::on_job_begun(const Job& job) {
     count_host_wait(job, s, rank);
     sends_[f.stage].begun(rank_of(job) % grid_.tp(), least_time(f));
   }
-  tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective);
+  tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective, job.begun_at());
   if (f.first) begin_rank(job, s, rank);
 }
 
@@ -346,7 +387,7 @@ void Pipeline::on_job_done(const Job& job) {
     if (is_sender(job)) return;
     --s.sends_left;
     if (job.kind() == Job::Kind::copy) sends_[f.stage].arrived();
-    if (f.tp == 0) client_.on_activity(f.pass, f.stage, PassActivity::before_stage);
+    if (f.tp == 0) client_.on_activity(f.pass, f.stage, PassActivity::before_stage, executor_.fabric().now());
     return;
   }
   RankState& rank = s.ranks[rank_of(job)];
@@ -369,8 +410,35 @@ void Pipeline::on_job_done(const Job& job) {
       return;
     default: break;  // no time of these
   }
-  tell(job, f.last ? PassActivity::left_stage : PassActivity::launch);
+  tell(job, f.last ? PassActivity::left_stage : PassActivity::launch, now);
   if (f.last) end_rank(job, s, rank);
+}
+
+void Pipeline::on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs) {
+  const Fields f = fields_of(next);
+  State& s = state(f.pass);
+  RankState& rank = s.ranks[rank_of(next)];
+  RankTimes& times = times_[rank_of(next)];
+  const bool is_first = next.member() == 0;
+  for (const execution::ComposedJob& job : jobs) {
+    if (job.kind == Job::Kind::collective) {  // its members entered together, so none was at the gate
+      times.tp_s += (job.done - job.entered).seconds();
+      if (is_first) --s.collectives_left;
+      continue;
+    }
+    times.kernels_s += (job.done - job.begun).seconds();
+    rank.last_kernel_end = job.done;
+    const Time waited = job.begun - job.reached;
+    if (waited != Time()) {
+      times.host_s += waited.seconds();
+      rank.host_waits += waited;
+      tell(next, PassActivity::launch, job.reached);
+    }
+    tell(next, PassActivity::kernels, job.begun);
+    tell(next, PassActivity::collective, job.done);
+  }
+  sends_[f.stage].begun(rank_of(next) % grid_.tp(),
+                        since(next.begun_at(), executor_.fabric().now()) + least_time_after(f));
 }
 
 void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {

@@ -57,7 +57,10 @@ class PassClient {
   /// The first rank of a stage has begun the pass; the last rank of the stage has finished it.
   virtual void on_stage_begun(std::uint32_t, std::uint32_t) {}
   virtual void on_stage_done(std::uint32_t, std::uint32_t) {}
-  virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity) {}
+  /// @param when  now or later
+  virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity, Time /*when*/) {}
+  /// Whether on_attention_emitted() matters. Then no pass is composed.
+  virtual bool follows_attention() const { return false; }
 
  protected:
   ~PassClient() = default;
@@ -171,23 +174,27 @@ class Pipeline : private JobClient, private JobNamer {
                    const std::vector<JobRef>& after);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
   /// Reports the activity of rank t = 0 of a stage.
-  void tell(const Job& job, PassActivity activity);
+  void tell(const Job& job, PassActivity activity, Time when);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
   LeastTimes least_times(const Pass& pass) const;
   /// Of the job's kernels and those that follow on its rank.
   Time least_time(const Fields& fields) const;
+  /// Of the kernels that follow on a rank after a collective of a layer.
+  Time least_time_after(const Fields& collective) const;
   void retire();
   void begin_rank(const Job& job, State& state, RankState& rank);
   void end_rank(const Job& job, State& state, RankState& rank);
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
+  void on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs) override;
   void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t arguments) const override;
   Recorded recorded(std::uint64_t arguments) const override;
+  std::uint64_t of_member(std::uint64_t arguments, std::uint32_t member) const override;
 
   Grid& grid_;
   Executor& executor_;
@@ -199,7 +206,8 @@ class Pipeline : private JobClient, private JobNamer {
   std::uint32_t first_state_ = 0;
   std::deque<StageSends> sends_;  ///< by stage
   std::vector<RankTimes> times_;
-  std::vector<JobRef> stage0_last_;  ///< of the latest pass, by t
+  std::vector<JobRef> stage0_last_;           ///< of the latest pass, by t
+  std::vector<execution::CourseStep> steps_;  ///< scratch space of emit_stage()
   Time first_begun_ = Time::max(), last_done_;
 };
 

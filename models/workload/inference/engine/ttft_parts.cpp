@@ -41,13 +41,20 @@ TtftClock::Request* TtftClock::find(std::uint32_t number) {
   return found == requests_.end() ? nullptr : &found->second;
 }
 
-const TtftClock::Clock* TtftClock::shared(const Request& request) {
-  if (request.pass) return &pass(*request.pass);
+TtftClock::Pass& TtftClock::pass(std::uint32_t number, Time now) {
+  Pass& pass = passes_[number - first_];
+  for (; !pass.ahead.empty() && pass.ahead.front().first <= now; pass.ahead.pop_front())
+    pass.turn(pass.ahead.front().second, pass.ahead.front().first);
+  return pass;
+}
+
+const TtftClock::Clock* TtftClock::shared(const Request& request, Time now) {
+  if (request.pass) return &pass(*request.pass, now);
   return request.in_queue ? &queue_ : nullptr;
 }
 
 void TtftClock::settle(Request& request, Time now) {
-  if (const Clock* const clock = shared(request)) {
+  if (const Clock* const clock = shared(request, now)) {
     const TtftTimes times = clock->at(now);
     request.times.add(times, request.before);
     request.before = times;
@@ -61,7 +68,7 @@ void TtftClock::join(Request& request, std::uint32_t number, Time now) {
   settle(request, now);
   request.pass = number;
   request.in_queue = false;
-  request.before = pass(number).at(now);
+  request.before = pass(number, now).at(now);
 }
 
 void TtftClock::enter_queue(Request& request, Time now) {
@@ -141,11 +148,16 @@ void TtftClock::begun(std::uint32_t number, const ScheduledBatch& batch, Time no
   }
 }
 
-void TtftClock::acts(std::uint32_t number, std::uint32_t stage, PassActivity activity, Time now) {
-  pass(number).turn(part_of(activity), now);
+void TtftClock::acts(std::uint32_t number, std::uint32_t stage, PassActivity activity, Time when, Time now) {
+  Pass& pass = this->pass(number, now);
+  if (now < when) {
+    pass.ahead.emplace_back(when, part_of(activity));
+    return;
+  }
+  pass.turn(part_of(activity), now);
   if (activity != PassActivity::left_stage || stage != 0) return;
-  pass(number).has_left_first = true;
-  if (number + 1 < first_ + passes_.size()) pass(number + 1).turn(TtftPart::host, now);
+  pass.has_left_first = true;
+  if (number + 1 < first_ + passes_.size()) this->pass(number + 1, now).turn(TtftPart::host, now);
 }
 
 TtftTimes TtftClock::first_token(std::uint32_t number, Time now) {

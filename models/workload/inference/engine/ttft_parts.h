@@ -31,6 +31,7 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "workload/inference/engine/pipeline.h"
@@ -86,7 +87,8 @@ class TtftClock {
   /// The scheduler has composed a batch, which becomes the next pass unless it is empty. Passes are numbered from 0.
   void composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now);
   void begun(std::uint32_t pass, const ScheduledBatch& batch, Time now);
-  void acts(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time now);
+  /// @param when  now or later; a pass has its activities in order
+  void acts(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when, Time now);
   /// The request's first token is known. @return the parts of its time since it was queued
   TtftTimes first_token(std::uint32_t request, Time now);
   /// The oldest pass is complete. Call after first_token() of its requests.
@@ -102,7 +104,8 @@ class TtftClock {
     TtftTimes at(Time now) const;
   };
   struct Pass : Clock {
-    bool has_left_first = false;  ///< the first stage
+    bool has_left_first = false;                  ///< the first stage
+    std::deque<std::pair<Time, TtftPart>> ahead;  ///< turns to come
   };
   struct Request : Clock {
     std::optional<std::uint32_t> pass;  ///< whose parts count instead of its own
@@ -113,10 +116,11 @@ class TtftClock {
 
   TtftPart part_of(PassActivity activity) const;
   TtftPart queue_part(Refusal refusal) const;
-  Pass& pass(std::uint32_t number) { return passes_[number - first_]; }
+  /// After its turns until now.
+  Pass& pass(std::uint32_t number, Time now);
   Request* find(std::uint32_t number);
   /// The clock whose parts count for a request; null: its own.
-  const Clock* shared(const Request& request);
+  const Clock* shared(const Request& request, Time now);
   void join(Request& request, std::uint32_t pass, Time now);
   void enter_queue(Request& request, Time now);
   /// The request waits outside of batches.

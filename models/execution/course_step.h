@@ -1,0 +1,30 @@
+// What a generator says of a pass course (pass_course.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "execution/job.h"
+
+namespace railyard::execution {
+
+/// Kernels on every rank, or a collective of all.
+struct CourseStep {
+  const gpu::SharedChain* kernels = nullptr;         ///< of each rank; null: a collective. It outlives the course
+  const collective::CollectiveSpec* spec = nullptr;  ///< of the collective; outlives the course
+  JobLabel label;                                    ///< its namer's of_member() names the kernels of a rank
+  std::uint32_t launches = 0;                        ///< of the host, before its kernels
+  std::uint64_t turn = 0;                            ///< of the collective, in the calendar; set by the course
+};
+
+/// Launches of the host, one after the other, in one job of its stream.
+struct CourseLaunches {
+  Rank* host = nullptr;
+  gpu::Stream* stream = nullptr;
+  Time each;
+  std::uint32_t count = 0;  ///< 0: none
+  JobLabel label;
+  std::vector<JobRef> after;
+};
+
+}  // namespace railyard::execution

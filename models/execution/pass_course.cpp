@@ -1,0 +1,286 @@
+#include "execution/pass_course.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "execution/executor.h"
+
+namespace railyard::execution {
+
+namespace {
+
+constexpr std::uint32_t kNoStep = ~0u;
+
+}  // namespace
+
+void PassCourse::prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps,
+                         Time launch, JobClient& client) {
+  executor_ = &executor;
+  communicator_ = &communicator;
+  client_ = &client;
+  steps_ = steps;
+  launch_ = launch;
+  launches_begun_.reset();
+  members_.clear();
+  left_ = 0;
+  is_composed_ = false;
+  open_step_ = kNoStep;
+  kernels_.clear();
+  replays_.clear();
+  // All of them now, as collectives that are emitted take them.
+  for (CourseStep& step : steps_)
+    if (step.spec != nullptr)
+      step.turn = executor.fabric().calendar().take_turns(collective::Collective::turns(communicator.group()));
+}
+
+void PassCourse::add(Job& job) {
+  job.course_ = this;
+  job.member_ = static_cast<std::uint32_t>(members_.size());
+  job.step_ = 0;
+  members_.push_back({&job});
+  ++left_;
+}
+
+void PassCourse::take(Job& job) {
+  const CourseStep& step = steps_[job.step_];
+  job.label_ = step.label;
+  if (step.spec != nullptr) {
+    job.kind_ = Job::Kind::collective;
+    job.collective_ = executor_->runs_[open(job.step_)].collective;
+    job.bytes_ = step.spec->bytes;
+    return;
+  }
+  job.kind_ = Job::Kind::kernel;
+  job.label_.arguments = step.label.namer->of_member(step.label.arguments, job.member_);
+  job.collective_ = nullptr;
+  job.bytes_ = 0;
+  job.chain_ = *step.kernels;
+}
+
+std::uint32_t PassCourse::open(std::uint32_t number) {
+  if (open_step_ == number) return open_run_;
+  const CourseStep& step = steps_[number];
+  open_step_ = number;
+  open_run_ = executor_->begin_run(*communicator_, *step.spec, step.label, *client_, step.turn);
+  Executor::Run& run = executor_->runs_[open_run_];
+  run.course = this;
+  for (std::uint32_t m = 0; m < members_.size(); ++m) run.jobs[m] = members_[m].job;
+  return open_run_;
+}
+
+// -- Steps, one after the other
+
+Time PassCourse::launched(std::uint32_t step) const {
+  if (steps_[step].launches == 0) return Time();
+  return launches_begun_ ? *launches_begun_ + launch_ * steps_[step].launches : Time::max();
+}
+
+void PassCourse::wait(std::uint32_t member, Time until) {
+  members_[member].waits = true;
+  if (until != Time::max()) executor_->fabric().calendar().at(until, *this, 0, member);
+}
+
+void PassCourse::on_event(std::uint32_t, std::uint64_t member) {
+  members_[member].waits = false;
+  members_[member].job->begin();
+}
+
+bool PassCourse::may_begin(Job& job) {
+  const Time now = executor_->fabric().now();
+  if (job.kind_ == Job::Kind::host) {
+    job.course_ = nullptr;
+    launches_begun_ = now;
+    for (std::uint32_t m = 0; m < members_.size(); ++m)
+      if (members_[m].waits) wait(m, launched(members_[m].job->step_));
+    return true;
+  }
+  const Time launched = this->launched(job.step_);
+  if (launched > now) {
+    wait(job.member_, launched);
+    return false;
+  }
+  job.ready_at_ = later(job.ready_at_, launched);
+  keep(members_[job.member_]);
+  return true;
+}
+
+bool PassCourse::goes_on(Job& job) {
+  if (job.step_ + 1 == steps_.size() || job.status_ != Status::ok) {
+    job.course_ = nullptr;
+    if (--left_ == 0) executor_->end_course(*this, is_composed_);
+    return false;
+  }
+  executor_->write(job);
+  client_->on_job_done(job);
+  Member& member = members_[job.member_];
+  stop_keeping(member);
+  member.after = nullptr;
+  if (job.collective_ != nullptr && job.collective_->replayed() != nullptr) {
+    const Replay* const replayed = replay(job.step_);
+    if (replayed != nullptr && replayed->known->recording.get() == job.collective_->replayed()) {
+      member.after = replayed;
+      member.replayed = job.collective_->last_entry() + replayed->spec->launch;
+    }
+  }
+  ++job.step_;
+  ++executor_->jobs_;
+  take(job);
+  job.reached();
+  job.ready();
+  job.begin();
+  return true;
+}
+
+// -- What is known
+
+std::optional<PassCourse::Begin> PassCourse::begin_of(const Replay& after, std::uint32_t member, Time replayed,
+                                                      Time begun) {
+  if (begun == replayed + after.done[member]) return kAtOnce;
+  if (begun > replayed + after.moved[member]) return kUndisturbed;
+  return std::nullopt;
+}
+
+void PassCourse::keep(Member& member) {
+  const Job& job = *member.job;
+  // A collective follows these kernels at once.
+  if (member.after == nullptr || steps_[job.step_].spec != nullptr || job.step_ + 1 == steps_.size() ||
+      steps_[job.step_ + 1].spec == nullptr)
+    return;
+  const auto begin = begin_of(*member.after, job.member_, member.replayed, executor_->fabric().now());
+  if (!begin) return;
+  Kernels* kernels = find(job.step_, *member.after);
+  if (kernels == nullptr) {
+    kernels = &kernels_.emplace_back();
+    kernels->chain = steps_[job.step_].kernels->get();
+    kernels->after = member.after->known->recording.get();
+    kernels->members.resize(members_.size());
+  }
+  gpu::SmArray& sms = job.rank().gpu->sms();
+  Kept& kept = kernels->members[job.member_][*begin];
+  if (kept.is_complete && kept.speed == sms.speed()) return;
+  kept.is_complete = false;
+  kept.speed = sms.speed();
+  if (sms.keep(kept.log)) member.keeps = &kept;
+}
+
+void PassCourse::stop_keeping(Member& member) {
+  Kept* const kept = std::exchange(member.keeps, nullptr);
+  if (kept == nullptr) return;
+  kept->is_complete = member.job->rank().gpu->sms().stop_keeping();
+  kept->took = member.job->duration_;
+}
+
+PassCourse::Kernels* PassCourse::find(std::uint32_t step, const Replay& after) {
+  const gpu::KernelChain* const chain = steps_[step].kernels->get();
+  for (Kernels& kernels : kernels_)
+    if (kernels.chain == chain && kernels.after == after.known->recording.get()) return &kernels;
+  return nullptr;
+}
+
+const PassCourse::Kept* PassCourse::known(const Part& part, std::uint32_t member, Time begun) const {
+  const auto begin = begin_of(*part.replay, member, part.begin, begun);
+  if (!begin) return nullptr;
+  const Kept& kept = part.kernels->members[member][*begin];
+  return kept.is_complete && kept.speed == members_[member].job->rank().gpu->sms().speed() ? &kept : nullptr;
+}
+
+PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
+  const collective::CollectiveSpec* const spec = steps_[number].spec;
+  for (Replay& replay : replays_)
+    if (replay.spec == spec) return &replay;
+  const collective::KnownRecording* const known =
+      communicator_->reuse()->find_own({spec->key(), std::vector<Time>(members_.size())});
+  if (known == nullptr || !known->recording->apart) return nullptr;
+  Replay& replay = replays_.emplace_back();
+  replay.spec = spec;
+  replay.known = known;
+  replay.done.resize(members_.size());
+  replay.moved.resize(members_.size());
+  for (const auto& [when, member] : known->recording->done) replay.done[member] = when;
+  for (std::uint32_t m = 0; m < members_.size(); ++m)
+    for (std::size_t i = 0; i < known->memories.size(); ++i)
+      if (known->memories[i] == communicator_->group().members[m] &&
+          !known->recording->memory->memories[i].steps.empty())
+        replay.moved[m] = known->recording->memory->memories[i].steps.back().after;
+  return &replay;
+}
+
+// -- Composition
+
+Time PassCourse::find_parts() {
+  const Time until = sooner(communicator_->reuse()->undisturbed_until(), executor_->unchanged_until());
+  std::uint32_t step = open_step_;
+  Time begin = executor_->fabric().now();
+  parts_.clear();
+  while (step + 2 < steps_.size() && steps_[step + 1].spec == nullptr && steps_[step + 2].spec != nullptr) {
+    Part part{begin, replay(step)};
+    if (part.replay != nullptr) part.kernels = find(step + 1, *part.replay);
+    if (part.kernels == nullptr) break;
+    Time entry = begin;
+    for (std::uint32_t m = 0; m < members_.size() && entry != Time::max(); ++m) {
+      const Time begun = later(begin + part.replay->done[m], launched(step + 1));
+      const Kept* const kept = known(part, m, begun);
+      entry = kept == nullptr ? Time::max() : later(entry, begun + kept->took);
+    }
+    const Time next = entry + steps_[step + 2].spec->launch;
+    if (next > until || next == Time::max()) break;
+    parts_.push_back(part);
+    begin = next;
+    step += 2;
+  }
+  return begin;
+}
+
+bool PassCourse::compose(collective::Collective& collective) {
+  const Time begin = find_parts();
+  if (parts_.empty()) return false;
+  is_composed_ = true;
+  const std::uint32_t from = open_step_, to = from + 2 * static_cast<std::uint32_t>(parts_.size());
+  const auto ended = static_cast<std::uint32_t>(collective.cookie);
+  collective::Collective& next = *executor_->runs_[open(to)].collective;
+  for (Member& member : members_) add_parts(member, from);
+  for (const Part& part : parts_) ++part.replay->times;
+  transport::Fabric& fabric = executor_->fabric();
+  for (Replay& replay : replays_) {
+    const std::uint64_t times = std::exchange(replay.times, 0);
+    if (times == 0) continue;
+    const collective::Recording& recording = *replay.known->recording;
+    if (fabric.memories() != nullptr) fabric.memories()->on_composed(*recording.memory, replay.known->memories, times);
+    fabric.replay(replay.spec->traffic_class, recording.messages * times,
+                  communicator_->reuse()->replay_often(recording, times));
+  }
+  executor_->composed_ += 2 * parts_.size() * members_.size();
+  next.enter_all(begin - steps_[to].spec->launch);
+  executor_->free_runs_.push_back(ended);
+  executor_->collectives_.release(collective);
+  return true;
+}
+
+void PassCourse::add_parts(Member& member, std::uint32_t from) {
+  Job& job = *member.job;
+  gpu::SmArray& sms = job.rank().gpu->sms();
+  composed_.clear();
+  // Beside its claim there may have been another one, which is over.
+  Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
+  for (const Part& part : parts_) {
+    const CourseStep &collective = steps_[from], &kernels = steps_[from + 1];
+    const Time reached = part.begin + part.replay->done[job.member_], begun = later(reached, launched(from + 1));
+    const Kept& kept = *known(part, job.member_, begun);
+    const Time done = begun + kept.took;
+    if (&part != &parts_.front()) entered = part.begin - collective.spec->launch;
+    sms.add_claim(collective.spec->channels, claimed, reached);
+    sms.add(kept.log);
+    composed_.push_back({collective.label, Job::Kind::collective, claimed, claimed, reached, entered});
+    composed_.push_back({kernels.label, Job::Kind::kernel, reached, begun, done, Time()});
+    claimed = done;
+    from += 2;
+  }
+  member.after = nullptr;
+  job.step_ = from;
+  take(job);
+  job.reached_at_ = job.ready_at_ = job.begun_at_ = claimed;
+  sms.move_claim(job.claim_, steps_[from].spec->channels, collective::cta_of(*steps_[from].spec), claimed);
+  client_->on_composed(job, composed_);
+}
+
+}  // namespace railyard::execution

@@ -1,0 +1,123 @@
+// The jobs of a pass on one stage, as one job for each rank: kernels of every rank, then a collective of all, and so on. The
+// ranks take these steps one after the other, exactly as if each were a job of its own. Kernels may wait for the host, which
+// launches them at regular intervals.
+//
+// A course is also composed: where it is certain that nobody else uses the links or memories of its ranks until later
+// (collective/reuse.h), and the collectives and kernels that follow are known, they are added in a plain loop, and the ranks
+// go on at the collective after them. A run gives the same results either way. Composition begins where a recorded
+// collective would be replayed, with all members in it. From there to the begin of the next collective:
+//
+//   members end the collective as recorded; each runs its kernels; the next one begins when the last member has entered
+//
+// Kernels are known when the course has run them before, after a replay of the same recording: late messages of a
+// collective take memory bandwidth from the kernels after it. So the first layers of each kind run, and the others are
+// composed. What the kernels added to the totals of their GPU is added again, number by number, because these are
+// floating-point sums.
+//
+// What may be sent beside a course limits how far it is composed, never its results; so does a GPU whose speed changes.
+// Where details are asked for (listeners, rows of all jobs), generators emit jobs instead: Executor::not_composed().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "execution/communicator.h"
+#include "execution/course_step.h"
+
+namespace railyard::execution {
+
+class PassCourse : private transport::CalendarClient {
+ public:
+  /// @param steps  at least one
+  void prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps, Time launch,
+               JobClient& client);
+  /// A member's job, which takes the first step.
+  void add(Job& job);
+  void take(Job& job);
+  /// A job would begin: that of the host, or a step of a member.
+  /// @return false if the host has not launched the step; then it begins later
+  bool may_begin(Job& job);
+  /// A step of a member's job is over. @return false if it was the last one: the job is over
+  bool goes_on(Job& job);
+  /// All members are in the step of this collective, and its recording is about to be replayed.
+  /// @return whether the course has been composed from here on; the collective is released
+  bool compose(collective::Collective& collective);
+
+ private:
+  /// Kernels of a member as they ran.
+  struct Kept {
+    Time took;
+    double speed = 1;  ///< of the GPU
+    gpu::SmLog log;
+    bool is_complete = false;
+  };
+  /// When kernels began: at once after a replay, or when no more messages of it took memory bandwidth.
+  enum Begin : std::size_t { kAtOnce, kUndisturbed, kBegins };
+  struct Kernels {
+    const gpu::KernelChain* chain = nullptr;
+    const collective::Recording* after = nullptr;
+    std::vector<std::array<Kept, kBegins>> members;
+  };
+  /// A recording of a collective of the course, with times after its begin.
+  struct Replay {
+    const collective::CollectiveSpec* spec = nullptr;
+    const collective::KnownRecording* known = nullptr;
+    std::vector<Time> done;   ///< by member
+    std::vector<Time> moved;  ///< by member: last change of the traffic of its memory
+    std::uint64_t times = 0;
+  };
+  struct Member {
+    Job* job = nullptr;
+    bool waits = false;             ///< for the host
+    const Replay* after = nullptr;  ///< of the step before; null: not replayed
+    Time replayed;                  ///< its begin
+    Kept* keeps = nullptr;          ///< the kernels that it runs now are being kept
+  };
+  /// A collective and the kernels after it.
+  struct Part {
+    Time begin;  ///< of the collective
+    Replay* replay = nullptr;
+    const Kernels* kernels = nullptr;
+  };
+
+  /// When the host has launched a step; max: not known yet.
+  Time launched(std::uint32_t step) const;
+  void wait(std::uint32_t member, Time until);
+  void on_event(std::uint32_t tag, std::uint64_t member) override;
+  void keep(Member& member);
+  void stop_keeping(Member& member);
+  /// Null: these kernels have not run after this recording.
+  Kernels* find(std::uint32_t step, const Replay& after);
+  /// None: it depends on more than what is kept.
+  static std::optional<Begin> begin_of(const Replay& after, std::uint32_t member, Time replayed, Time begun);
+  /// The kernels of a member after a replay, which begin at `begun`; null: not known.
+  const Kept* known(const Part& part, std::uint32_t member, Time begun) const;
+  /// Null: the collective of this step cannot be replayed.
+  Replay* replay(std::uint32_t step);
+  /// The collective of this step; its members have no entry yet.
+  std::uint32_t open(std::uint32_t step);
+  /// Sets parts_: what can be composed from the open step on. @return the begin of the collective after them
+  Time find_parts();
+  /// Adds the parts, the first of which is at step `from`, to a member. It goes on at the collective after them.
+  void add_parts(Member& member, std::uint32_t from);
+
+  Executor* executor_ = nullptr;
+  Communicator* communicator_ = nullptr;
+  JobClient* client_ = nullptr;
+  std::vector<CourseStep> steps_;
+  Time launch_;
+  std::optional<Time> launches_begun_;
+  std::vector<Member> members_;
+  std::uint32_t left_ = 0;  ///< members that are not over
+  bool is_composed_ = false;
+  std::uint32_t open_step_ = 0, open_run_ = 0;  ///< the latest collective that a member has reached
+  std::deque<Kernels> kernels_;
+  std::deque<Replay> replays_;
+  std::vector<Part> parts_;
+  std::vector<ComposedJob> composed_;
+};
+
+}  // namespace railyard::execution
