@@ -330,7 +330,7 @@ void Executor::end_course(PassCourse& course, bool is_composed) {
   if (is_composed) {
     ++composed_passes_;
   } else {
-    count_pass("others might have used its links or memories");
+    count_pass("its collectives were new, or others might have used its links or memories");
   }
   free_courses_.push_back(&course);
 }

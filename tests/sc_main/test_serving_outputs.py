@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from platform_runs import rows, run, succeed, summary, tiny
+from platform_runs import refuse, rows, run, succeed, summary, tiny
 from serving_runs import SHAPES, serving
 from test_kinds import documented
 from timelines import Timeline, ns
@@ -155,6 +155,38 @@ def test_options_of_a_serving_engine_are_refused(tmp_path, options, said):
     done = run("plx_box", tiny(tmp_path), *options, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options, reason", [
+    (["--jobs", "stage"], None),
+    (["--jobs", "stage", "--set", "fabric.compose=false"], "fabric.compose is off"),
+    (["--jobs", "all"], "jobs.csv has rows of all jobs"),
+    (["--jobs", "stage", "--why"], "causes are followed"),
+    (["--jobs", "stage", "--vcd", "--vcd-level", "links"], "links, GPUs or streams are followed"),
+    (["--jobs", "none", "--timeline"], "jobs.csv has rows of all jobs"),
+], ids=str)
+def test_passes_are_composed_unless_their_jobs_are_followed(tmp_path, options, reason):
+    path = tiny(tmp_path, serving(tp=2, pp=2))
+    plain = succeed("dgx_h100", path, "--out", tmp_path / "plain", "--iterations", "--jobs", "stage")
+    run = succeed("dgx_h100", path, "--out", tmp_path / "out", "--iterations", *options)
+    results = [summary(tmp_path / folder) for folder in ("plain", "out")]
+    simulators = [result.pop("simulator") for result in results]
+    assert results[0] == results[1]
+    for file in ("requests.csv", "links.csv", "iterations.csv") + (("jobs.csv",) if "stage" in options else ()):
+        assert (tmp_path / "plain" / file).read_bytes() == (tmp_path / "out" / file).read_bytes(), file
+    passes = 2 * len(rows(tmp_path / "out" / "iterations.csv"))
+    composed = simulators[0]["passes"]["composed"]
+    assert 0.95 * passes < composed == passes - sum(other["passes"] for other in simulators[0]["passes"]["not_composed"])
+    assert simulators[0]["composed_jobs"] > 0.25 * (simulators[0]["composed_jobs"] + simulators[0]["jobs"])
+    assert f"composed {composed} of {passes} passes on a stage" in plain.stdout
+    if reason is not None:
+        assert simulators[1]["passes"] == {"composed": 0, "not_composed": [{"reason": reason, "passes": passes}]}
+        assert simulators[1]["composed_jobs"] == 0
+        assert f"composed 0 of {passes} passes on a stage; {passes} not: {reason}\n" in run.stdout
+
+
+def test_what_is_no_boolean_does_not_switch_composition(tmp_path):
+    assert "fabric.compose" in refuse("dgx_h100", tiny(tmp_path, serving(tp=2)), "--set", "fabric.compose=often")
 
 
 def test_instances_have_figures_of_their_own(tmp_path):
