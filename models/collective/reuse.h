@@ -53,8 +53,9 @@ struct SharedRecordings {
     const ReuseTable* by = nullptr;
     std::vector<std::size_t> before, after;  ///< number of requesters at each port of the recorder's endpoints
   };
-  // Bounds of the memory for all recordings.
-  static constexpr std::size_t kMostRecordings = 4096, kMostSteps = 1 << 22;
+  // Bounds of the memory for all recordings. A serving engine has one for each number of tokens in a batch, up to the most
+  // that it batches; without its recording, each of a pass's collectives is simulated.
+  static constexpr std::size_t kMostRecordings = 1 << 14, kMostSteps = 1 << 23;
   std::multimap<RecordingKey, Recorded> by_key;
   std::size_t recordings = 0, steps = 0;
 };
