@@ -166,15 +166,6 @@ Bytes tree_ll128_chunk(const Site& site, Bytes of_channel) {
   return halved(chunk, of_channel, steps * 16 / per_server, 32 << 10);
 }
 
-/// The chunk of a tree's all-reduce in Simple, by its depth: the chain in a server, and the tree over servers.
-Bytes tree_simple_chunk(const Site& site, Bytes of_channel) {
-  const double depth =
-      std::floor(static_cast<double>(site.ranks) / site.servers) - 1 + std::floor(std::log2(site.servers));
-  Bytes chunk = halved(nccl_tables().slot_bytes.simple, of_channel, depth * 8, 128 << 10);
-  chunk = halved(chunk, of_channel, depth * 4, 64 << 10);
-  return halved(chunk, of_channel, depth, 32 << 10);
-}
-
 /// The chunk of in-switch kernels: smaller if each head of each channel would have only a few chunks.
 Bytes nvls_chunk(const Site& site, Algorithm algorithm, Bytes of_channel) {
   const NcclTables& nccl = nccl_tables();
@@ -232,8 +223,7 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
   } else if (plan.algorithm == Algorithm::collnet_direct) {
     spec.chunk_bytes = collnet_chunk(site, of_channel);
   } else if (plan.protocol == Protocol::simple) {
-    const bool adds = plan.algorithm == Algorithm::tree && spec.operation == Operation::all_reduce;
-    spec.chunk_bytes = adds ? tree_simple_chunk(site, of_channel) : nccl.slot_bytes.simple;
+    spec.chunk_bytes = nccl.slot_bytes.simple;
     if (plan.algorithm == Algorithm::ring && !is_rooted(spec.operation)) {
       spec.chunk_bytes *= nccl.ring_slots;
       spec.slices = nccl.ring_slices;
