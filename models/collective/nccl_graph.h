@@ -21,6 +21,7 @@ struct NcclLinks {
   bool gpu_to_nic = false;  ///< the same link also leads to the NICs: PCIe
   std::uint32_t nics = 0;   ///< 0: one server
   double nic = 0;           ///< rate of one NIC
+  double pcie = 0;          ///< rate of a GPU's link to its NICs
 };
 
 struct NcclGraph {

@@ -55,11 +55,13 @@ NcclLinks links_of(const Site& site) {
   NcclLinks links;
   links.generation = nccl_generation(gpu.architecture);
   links.gpus = std::max(1u, site.ranks / site.servers);
-  links.gpu = site.nvlink ? nvlink_gb_per_s(site) : peers_gb_per_s(site, pcie);
+  // A lone GPU of a mesh has no NVLink to another member: as in NCCL's getTotalBw, its widest links count.
+  links.gpu = site.nvlink ? std::max(pcie, nvlink_gb_per_s(site)) : peers_gb_per_s(site, pcie);
   links.gpu_to_nic = !site.nvlink;
   links.least = site.halves ? 2 : 1;
   links.nics = site.servers > 1 ? site.nics : 0;
   links.nic = std::min(site.network_gb_per_s, pcie);
+  links.pcie = pcie;
   return links;
 }
 

@@ -17,7 +17,7 @@ NcclLinks server(NcclGeneration generation, double gpu, std::uint32_t gpus = 8) 
 }
 NcclLinks servers(NcclLinks links, std::uint32_t nics, double nic) {
   links.nics = nics;
-  links.nic = nic;
+  links.nic = links.pcie = nic;
   return links;
 }
 
@@ -101,6 +101,37 @@ BOOST_AUTO_TEST_CASE(rings_over_servers_follow_the_nics) {
   BOOST_TEST(rings.intra == 22);
   // Lone GPUs over one fast NIC get four CTAs a ring.
   BOOST_TEST(channels(servers(server(NcclGeneration::hopper, 48, 1), 1, 48)) == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(several_nics_of_a_gpu_share_its_pcie_link) {
+  const NcclLinks lone = server(NcclGeneration::ampere, 240, 1);
+  BOOST_TEST(all(ring_graph(servers(lone, 1, 24))) == 24);
+  BOOST_TEST(all(ring_graph(servers(lone, 4, 24))) == 24);
+  NcclLinks slow_nics = servers(lone, 4, 6);
+  slow_nics.pcie = 24;
+  BOOST_TEST(all(ring_graph(slow_nics)) == 24);
+}
+
+// Servers in which NVLink joins GPUs without switches: a lone GPU of each has no other member to which a link of it leads.
+BOOST_AUTO_TEST_CASE(lone_gpus_of_meshes_are_planned_as_those_below_switches) {
+  railyard::gpu::GpuDatasheet a100;
+  a100.architecture = railyard::gpu::Architecture::ampere;
+  a100.nvlink.generation = 3;
+  a100.nvlink.links = 12;
+  a100.pcie.generation = 4;
+  a100.collective.channels = 24;
+  Site site;
+  site.gpu = &a100;
+  site.ranks = site.servers = 3;
+  site.nvlink = true;
+  site.network_gb_per_s = 25;
+  site.nics = 1;
+  const auto gathers = [&](std::uint32_t mesh_links) {
+    site.mesh_links = mesh_links;
+    return planned_s(site, Operation::all_gather, 1 << 20);
+  };
+  BOOST_TEST(gathers(4) == gathers(0));
+  BOOST_TEST(gathers(4) < 100e-6);  // 0.7 MiB over a NIC of 25 GB/s, and two hops
 }
 
 BOOST_AUTO_TEST_CASE(there_is_a_ring_however_slow_the_links) {
