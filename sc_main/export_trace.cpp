@@ -316,6 +316,9 @@ void TraceExport::on_done(const Job& job) {
 void TraceExport::write(const std::string& prefix) const {
   chakra::GlobalMetadata metadata;
   metadata.set_version("0.0.4");
+  chakra::AttributeProto& form = *metadata.add_attr();
+  form.set_name(own::kForm);
+  form.set_int64_val(own::kCurrentForm);
   chakra::AttributeProto& together = *metadata.add_attr();
   together.set_name(own::kTogether);
   together.set_bool_val(simulation_.workload().executor().begin_together());

@@ -114,6 +114,7 @@ class Collective : private transport::MessageClient, private transport::Calendar
     std::uint32_t threads_left = 0;  ///< threads that still have actions
     std::uint32_t under_way = 0;     ///< transfers of this member that have not landed
     Time entered_at;
+    Time proxy_free;  ///< StepCost::proxy_rate
   };
   struct Thread {
     std::uint32_t next = 0;  ///< index of the current action
@@ -166,6 +167,8 @@ class Collective : private transport::MessageClient, private transport::Calendar
   void add_ahead(std::uint32_t thread, const Action& action);
   /// Starts an action's transfers. @return whether the CTAs are free at once
   bool transfer(std::uint32_t thread, const Action& action);
+  /// How long the proxy of a member takes, with what it does already, until it posts a transfer.
+  Time posting(Member& member, const Transfer& transfer);
   /// Gives a transfer of a thread to the fabric.
   void post(std::uint32_t thread, const Transfer& transfer, Rate rate, bool tell_left);
   void give(const transport::Message& message);

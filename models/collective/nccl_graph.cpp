@@ -26,7 +26,9 @@ bool chains_fit(const NcclLinks& links, std::uint32_t channels, double speed) {
 
 /// Number of rings that fit at a speed. Over servers a ring enters the server by a NIC, and from there by PCIe to a GPU.
 std::uint32_t rings_at(const NcclLinks& links, double speed) {
-  const auto carried = [&](std::uint32_t parts, double rate) { return parts * static_cast<std::uint32_t>(rate / speed); };
+  const auto carried = [&](std::uint32_t parts, double rate) {
+    return parts * static_cast<std::uint32_t>(rate / speed);
+  };
   std::uint32_t most = nccl_tables().most_graph_channels;
   if (links.nics > 0) most = std::min({most, carried(links.nics, links.nic), carried(links.gpus, links.pcie)});
   while (most > 0 && !chains_fit(links, most, speed)) --most;

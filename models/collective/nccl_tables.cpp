@@ -187,6 +187,11 @@ void set_fitted(NcclTables& t) {
   // show (28.4 us; with 1 us, as on Intel hosts, 24). In Simple a proxy posts data and flag.
   t.fitted.proxy_us = 2;
   t.fitted.simple_posts = 2;
+  // In LL a proxy reads both flags of every line in host memory before it sends them (src/transport/net.cc, sendProxyProgress), so
+  // NCCL plans LL over servers by the CPU. Its authors measured machines of eight NICs (DGX-2, DGX A100). A proxy then moves 2.4 to
+  // 2.6 GB/s. Of two servers with one GPU each, 8 KiB more take 4 us and 16 KiB more 8 us (NVIDIA/dgx-spark-playbooks pull
+  // request 103: 28, 32 and 40 us for 8, 16 and 32 KiB), 2.1 GB/s.
+  t.fitted.ll_proxies = 8;
   // A read over PCIe. Rings over eight RTX PRO 6000 below two sockets take 1.3 to 1.6 us for each line of 4 KiB in each of
   // two channels (ai-dynamo/aiconfigurator 095f58a, comm tables).
   t.fitted.host_line_ns = 1500;

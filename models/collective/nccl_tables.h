@@ -129,7 +129,9 @@ struct NcclTables {
   struct Fitted {
     double proxy_us = 0;             ///< time of a proxy, at each end, to see a slot and post it
     std::uint32_t simple_posts = 0;  ///< posts of a slot in Simple
-    double host_line_ns = 0;         ///< each further line of a step of LL that its receiver polls in host memory
+    /// Proxies of a server, one for each NIC, that share NCCL's most in LL over servers (intel_ll_gb_per_s, amd_ll_gb_per_s).
+    std::uint32_t ll_proxies = 1;
+    double host_line_ns = 0;  ///< each further line of a step of LL that its receiver polls in host memory
     /// Channels begin together and then drift apart by one action in so many, up to their slots.
     std::uint64_t actions_to_drift_one = 1;
   } fitted;

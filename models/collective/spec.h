@@ -69,14 +69,18 @@ struct StepCost {
   Time step;             ///< per action: poll, barrier, issue, fence, flag; the CTA is held
   Bytes line_bytes = 0;  ///< bytes that the threads of a channel move at once (a line); 0: no lines
   Time line;             ///< for each line after the first one of a step
+  Time polled_line;      ///< instead, if the step receives and the lines are in host memory; zero: they are not
   Rate channel_rate;     ///< payload rate of one channel; zero: no limit
   Rate copy_rate;        ///< rate at which a channel moves bytes inside its GPU; zero: channel_rate
   std::uint32_t wire_numerator = 1, wire_denominator = 1;  ///< bytes stored per byte of payload
   Time network_send, network_receive;  ///< time of the proxy at each end, for transfers that leave the server
+  Rate
+      proxy_rate;  ///< payload that the proxy of a member checks, one transfer after the other, before it sends; zero: no limit
 
   auto key() const {
-    return std::make_tuple(step, line_bytes, line, channel_rate.bytes_per_second(), copy_rate.bytes_per_second(),
-                           wire_numerator, wire_denominator, network_send, network_receive);
+    return std::make_tuple(step, line_bytes, line, polled_line, channel_rate.bytes_per_second(),
+                           copy_rate.bytes_per_second(), wire_numerator, wire_denominator, network_send,
+                           network_receive, proxy_rate.bytes_per_second());
   }
   Bytes wire_bytes(Bytes payload) const { return ceil_div(payload * wire_numerator, wire_denominator); }
 };

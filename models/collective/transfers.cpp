@@ -58,7 +58,8 @@ Time Collective::preparation(std::uint32_t member, std::uint32_t thread, const A
     if (t.kind != Transfer::Kind::flag) moved += t.range.bytes;
   Time time = action.continues ? Time() : cost.step;
   const Bytes each = ceil_div(moved, channels), in_step = action.continues ? 0 : cost.line_bytes;
-  if (cost.line_bytes != 0 && each > in_step) time += cost.line * ceil_div(each - in_step, cost.line_bytes);
+  const Time line = action.lanes != 0 && cost.polled_line != Time() ? cost.polled_line : cost.line;
+  if (cost.line_bytes != 0 && each > in_step) time += line * ceil_div(each - in_step, cost.line_bytes);
   return time + copying(member, thread, action);
 }
 
@@ -83,6 +84,12 @@ Time Collective::writing(std::uint32_t member, std::uint32_t thread, const Actio
   for (const Transfer& t : action.transfers)
     if (t.kind == Transfer::Kind::write && !leaves_server(member, t)) written += t.range.bytes;
   return times(spec_.cost.channel_rate, program_->channels(thread)).time_for(written);
+}
+
+Time Collective::posting(Member& member, const Transfer& t) {
+  if (spec_.cost.proxy_rate == Rate()) return spec_.cost.network_send;
+  member.proxy_free = later(member.proxy_free, fabric_.now()) + spec_.cost.proxy_rate.time_for(t.range.bytes);
+  return (member.proxy_free - fabric_.now()) + spec_.cost.network_send;
 }
 
 bool Collective::transfer(std::uint32_t number, const Action& action) {
@@ -115,7 +122,7 @@ bool Collective::transfer(std::uint32_t number, const Action& action) {
       const std::uint32_t slot = free_posted_.back();
       free_posted_.pop_back();
       posted_[slot] = {number, t};
-      put_off(spec_.cost.network_send, kPostTag, slot);
+      put_off(posting(members_[member], t), kPostTag, slot);
     }
   }
   thread.busy = thread.leaving != 0;

@@ -1,5 +1,5 @@
 // Trees. Partial sums go up and results come down, chunk by chunk; both directions are threads of their own and
-// overlap. Inside a server the members form a chain. The first members of the chains form two binary trees, each for
+// overlap. Where lines are slow (slices > 1), they go on as soon as they arrive. Inside a server the members form a chain. The first members of the chains form two binary trees, each for
 // half the channels. A server that is an inner node of one tree is a leaf of the other. Over several servers there is
 // such a pair of trees for every member at which a chain can start, so that the NIC of every member carries its share,
 // as in rings.
@@ -18,19 +18,20 @@ struct Tree {
   std::vector<std::uint32_t> lane_at_parent;  ///< by member
   std::uint32_t channels = 1;
   Range range;
-  Bytes round = 0;  ///< round_bytes()
-  std::uint32_t chunks = 1;
+  Bytes piece = 0;  ///< of a chunk: its slice
+  std::uint32_t pieces = 1;
 };
 
 class TreeProgram final : public Program {
  public:
   /// @param entries  places at which chains start, each for one pair of trees
   TreeProgram(std::vector<Tree> trees, std::uint32_t lanes, std::uint32_t entries, std::uint32_t members_per_server,
-              bool reduces)
+              std::uint32_t slices, bool reduces)
       : Program(static_cast<std::uint32_t>(trees.size()) * 2, lanes),
         trees_(std::move(trees)),
         entries_(entries),
         members_per_server_(members_per_server),
+        slices_(slices),
         reduces_(reduces) {}
 
   std::uint32_t channels(std::uint32_t thread) const override { return trees_[thread / 2].channels; }
@@ -38,7 +39,7 @@ class TreeProgram final : public Program {
   bool turns() const override {
     return entries_ == members_per_server_ && trees_.size() == 2 * entries_ &&
            std::all_of(trees_.begin(), trees_.end(),
-                       [&](const Tree& t) { return t.channels == trees_[0].channels && t.chunks == trees_[0].chunks; });
+                       [&](const Tree& t) { return t.channels == trees_[0].channels && t.pieces == trees_[0].pieces; });
   }
   Point turned(Point point, std::uint32_t by) const override {
     const std::uint32_t tree = point.thread / 2, entry = tree % entries_;
@@ -50,12 +51,13 @@ class TreeProgram final : public Program {
     if (t.parent.size() == 1) return 0;
     const bool up = thread % 2 == 0;
     if (up && !reduces_) return 0;
-    return t.chunks;
+    return t.pieces;
   }
 
   void describe(std::uint32_t member, std::uint32_t thread, std::uint32_t index, Action& action) const override {
     const Tree& t = trees_[thread / 2];
-    const Range piece = of_round(t.range, t.round, index);
+    const Range piece = of_round(t.range, t.piece, index);
+    action.continues = index % slices_ != 0;
     const std::vector<std::uint32_t>& children = t.children[member];
     const bool root = t.parent[member] == BinaryTree::kNone;
     if (thread % 2 == 0) {  // up
@@ -75,7 +77,7 @@ class TreeProgram final : public Program {
 
  private:
   std::vector<Tree> trees_;
-  std::uint32_t entries_, members_per_server_;
+  std::uint32_t entries_, members_per_server_, slices_;
   bool reduces_;
 };
 
@@ -85,7 +87,8 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
   const std::uint32_t n = group.size(), servers = group.servers();
   // A broadcast has one tree, which starts at its root.
   const bool broadcasts = spec.operation == Operation::broadcast;
-  const std::uint32_t entries = broadcasts ? 1 : std::min(entries_of(group), std::max(1u, spec.channels / 2));
+  // Few channels have entries of their own and the first binary tree (NVIDIA/nccl src/graph/connect.cc, connectTrees).
+  const std::uint32_t entries = broadcasts ? 1 : entries_of(group);
   const std::uint32_t wanted = broadcasts ? 1 : std::min(spec.channels, servers == 1 ? entries : entries * 2);
 
   std::vector<Tree> trees(wanted);
@@ -115,10 +118,11 @@ std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& grou
     t.channels = spec.channels / wanted + (w < spec.channels % wanted ? 1 : 0);
     t.range = Range{0, spec.bytes}.parts(spec.channels, from_channel, from_channel + t.channels);
     from_channel += t.channels;
-    t.round = round_bytes(spec, t.channels);
-    t.chunks = loops_of(spec, t.range.bytes, t.channels);
+    const Bytes chunk = round_bytes(spec, t.channels);
+    t.piece = ceil_div(chunk == 0 ? t.range.bytes : std::min(chunk, t.range.bytes), spec.slices);
+    t.pieces = t.piece == 0 ? 1 : static_cast<std::uint32_t>(ceil_div(t.range.bytes, t.piece));
   }
-  return std::make_unique<TreeProgram>(std::move(trees), lanes, entries, group.members_per_server(),
+  return std::make_unique<TreeProgram>(std::move(trees), lanes, entries, group.members_per_server(), spec.slices,
                                        spec.operation == Operation::all_reduce);
 }
 

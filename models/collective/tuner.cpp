@@ -53,7 +53,10 @@ StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t channels, st
       cost.step = Time::nanoseconds(c.ll_step_ns + c.ll_wide_step_ns * width);
       cost.line_bytes = nccl.ll_line_bytes * threads;
       cost.wire_numerator = kLlWireBytes;
-      cost.line = Time::nanoseconds(through_host(site) ? nccl.fitted.host_line_ns : c.ll_line_ns);
+      cost.line = Time::nanoseconds(c.ll_line_ns);
+      if (through_host(site)) cost.polled_line = Time::nanoseconds(nccl.fitted.host_line_ns);
+      cost.proxy_rate = Rate::gb_per_s((is_amd(site.cpu) ? nccl.amd_ll_gb_per_s : nccl.intel_ll_gb_per_s).more /
+                                       nccl.fitted.ll_proxies);
       break;
     case Protocol::ll128:
       cost.step = Time::nanoseconds(c.ll128_step_ns);
@@ -234,12 +237,13 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = plan.protocol == Protocol::ll ? nccl.slot_bytes.ll
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : nccl.slot_bytes.ll128;
-    const bool ring_in_host = plan.algorithm == Algorithm::ring && plan.protocol == Protocol::ll && through_host(site);
-    if (is_rooted(spec.operation) || ring_in_host) {
+    const bool in_host = plan.protocol == Protocol::ll && through_host(site);
+    if (is_rooted(spec.operation) || in_host) {
       // Every line has a flag of its own, so it is forwarded before the chunk is complete. Only where lines are slow does this
-      // count in other rings.
+      // count in rings and trees that reduce.
       const Bytes go = (plan.protocol == Protocol::ll ? nccl.ll_line_bytes : nccl.ll128_line_bytes) * plan.threads;
-      const Bytes share = is_rooted(spec.operation) ? of_channel : of_channel / site.ranks;
+      const bool whole = is_rooted(spec.operation) || plan.algorithm == Algorithm::tree;
+      const Bytes share = whole ? of_channel : of_channel / site.ranks;
       const Bytes chunk = std::min(spec.chunk_bytes, share);
       spec.slices = static_cast<std::uint32_t>(std::max<Bytes>(1, ceil_div(chunk, go)));
       spec.slots = nccl.slots * spec.slices;

@@ -75,7 +75,11 @@ BOOST_AUTO_TEST_CASE(lines_of_ll_in_host_memory_are_polled_one_by_one) {
                        staged = all_reduce(strangers, Protocol::ll, kMib);
   BOOST_TEST(direct.slices == 1u);
   BOOST_TEST(staged.slices == 32 * kKib / staged.cost.line_bytes);
-  BOOST_TEST((staged.cost.line > direct.cost.line));
+  BOOST_TEST((direct.cost.polled_line == Time() && staged.cost.polled_line > staged.cost.line));
+  BOOST_TEST((staged.cost.line == direct.cost.line));
+  const CollectiveSpec tree = all_reduce(strangers, Protocol::ll, kMib, Algorithm::tree);
+  BOOST_TEST(tree.slices == staged.slices);
+  BOOST_TEST(all_reduce(peers, Protocol::ll, kMib, Algorithm::tree).slices == 1u);
   BOOST_TEST(staged.cost.wire_bytes(1000) == 2000u);
   // Between two CPUs, peers stage their bytes, too.
   peers.site.roots = 2;

@@ -76,6 +76,16 @@ def test_without_own_attributes_each_node_is_off_by_half_a_microsecond_at_most(t
     assert abs(end_s - run_summary["metrics"]["end_s"]) < nodes * 0.5e-6
 
 
+def test_an_export_in_another_form_is_refused_with_both(tmp_path):
+    _, scenario = exported(tmp_path, "collective")
+    path = tmp_path / "t.0.et"
+    path.write_bytes(path.read_bytes().replace(b"railyard_form", b"elsewhere_for"))
+    told = run("dgx_h100", scenario, "--out", tmp_path / "import", "--quiet")
+    assert told.returncode == 2 and len(told.stderr.splitlines()) == 1
+    assert re.search(r"t\.0\.et: .*older version of Railyard, in form 1; accepted: form 2\. Export the run again", told.stderr)
+    assert not (tmp_path / "import").exists()
+
+
 def test_a_fold_has_no_other_jobs(tmp_path):
     (tmp_path / "s.yaml").write_text(TINY + "workload: {kind: training, seq_tokens: 128, global_batch: 8, micro_batch: 1, tp: 8}\n"
                                      "machine: {groups: {node: {servers: 2}}}\nsimulation: {fold: require}\n")

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -61,6 +62,7 @@ class RankFile {
   void read();
 
  private:
+  void read_metadata(const chakra::GlobalMetadata& metadata);
   InputError error(const std::string& what) const { return InputError({path_, 0, 0}, what); }
   InputError error(const TraceNode& node, const std::string& what) const { return error(text_of(node) + ": " + what); }
 
@@ -305,6 +307,21 @@ void RankFile::set_own_copy(TraceNode& node, const chakra::Int64List& numbers) {
   if (!node.messages.empty()) node.kind = NodeKind::copy;
 }
 
+void RankFile::read_metadata(const chakra::GlobalMetadata& metadata) {
+  std::optional<std::int64_t> form;  // of an export of Railyard
+  for (const chakra::AttributeProto& a : metadata.attr()) {
+    if (a.name() == own::kTogether) {
+      trace_.members_begin_together = a.bool_val();
+      form = form.value_or(1);
+    }
+    if (a.name() == own::kForm) form = a.int64_val();
+  }
+  if (form && *form != own::kCurrentForm)
+    throw error(
+        fmt::format("is an export of {} version of Railyard, in form {}; accepted: form {}. Export the run again",
+                    *form < own::kCurrentForm ? "an older" : "a newer", *form, own::kCurrentForm));
+}
+
 void RankFile::read() {
   std::ifstream stream(path_, std::ios::binary);
   if (!stream) throw error("cannot be read");
@@ -325,8 +342,7 @@ void RankFile::read() {
     if (message == 0) {
       chakra::GlobalMetadata metadata;
       if (!metadata.ParseFromString(bytes)) throw error("is no Chakra trace: it does not begin with metadata");
-      for (const chakra::AttributeProto& a : metadata.attr())
-        if (a.name() == own::kTogether) trace_.members_begin_together = a.bool_val();
+      read_metadata(metadata);
       continue;
     }
     chakra::Node raw;

@@ -42,12 +42,14 @@ void visit(Spec& s, Visit&& number) {
   number(s.cost.step, 0, kMostTime);
   number(s.cost.line_bytes, 0, kMostBytes);
   number(s.cost.line, 0, kMostTime);
+  number(s.cost.polled_line, 0, kMostTime);
   number(s.cost.channel_rate, 0, std::numeric_limits<std::int64_t>::max());
   number(s.cost.copy_rate, 0, std::numeric_limits<std::int64_t>::max());
   number(s.cost.wire_numerator, 1, 1 << 20);
   number(s.cost.wire_denominator, 1, 1 << 20);
   number(s.cost.network_send, 0, kMostTime);
   number(s.cost.network_receive, 0, kMostTime);
+  number(s.cost.proxy_rate, 0, std::numeric_limits<std::int64_t>::max());
 }
 
 std::int64_t as_number(Time time) { return time.fs(); }

@@ -11,6 +11,9 @@
 
 namespace railyard::scenario::own {
 
+/// Of a file; int64: the form of the lists below. A form is read by the versions of Railyard that write it.
+constexpr const char* kForm = "railyard_form";
+constexpr std::int64_t kCurrentForm = 2;                              ///< form 1 is not stated in its files
 constexpr const char* kTogether = "railyard_members_begin_together";  ///< of a file; bool: see Executor
 constexpr const char* kDuration = "railyard_fs";                      ///< int64: femtoseconds
 constexpr const char* kStream = "railyard_stream";  ///< string: nodes of a stream run in the order of their ids
