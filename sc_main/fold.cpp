@@ -17,6 +17,8 @@ namespace railyard {
 
 namespace {
 
+constexpr double kOverSpines = 0.1;  // of FoldBound
+
 /// The highest tier between like NICs of two copies.
 platforms::Tier tier_between(const platforms::MachineSpec& machine, const Candidate& candidate) {
   platforms::Tier tier = platforms::Tier::leaf;
@@ -161,13 +163,13 @@ Fold fold_copies(Scenario& scenario) {
   fold.copies = static_cast<std::uint32_t>(folded.copies.size());
   tell_servers(fold, *found, folded);
   fold.represented_gpus = static_cast<std::uint32_t>(found->copies.front().servers.size()) * gpus * fold.copies;
-  fold.nics_differ = std::any_of(scenario.events.begin(), scenario.events.end(),
-                                 [](const MachineEvent& event) { return port_of(event) == "network"; });
+  for (const MachineEvent& event : scenario.events)
+    if (port_of(event) == "network") fold.slowest_nic_ratio = std::min(fold.slowest_nic_ratio, event.ratio);
   return fold;
 }
 
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric, double share, const std::string& bound) {
+           const transport::Assembly& fabric, double share, const FoldBound& bound) {
   std::set<const transport::Device*> switches;
   for (const auto& device : machine.network()) switches.insert(device.get());
   const auto crosses_spine = [&](const transport::Traffic& t) {
@@ -178,16 +180,32 @@ void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const pla
     return false;
   };
   const bool over_spines = std::any_of(traffic.begin(), traffic.end(), crosses_spine);
-  fold.exact = !over_spines && !fold.nics_differ && bound.empty();
-  std::vector<std::string> reasons;
-  if (over_spines) reasons.push_back("messages cross spines: the longest way to a neighbour stands for all");
-  if (over_spines && share < 1)
-    reasons.back() += fmt::format(
+  std::vector<FoldBound> bounds;
+  if (over_spines)
+    bounds.push_back({"messages cross spines: the longest way to a neighbour stands for all", 0, kOverSpines});
+  if (over_spines && share < 1) {
+    bounds.back().reason += fmt::format(
         ", and the replica with the least share of links between switches, down to {:.3g} of their rate", share);
-  if (fold.nics_differ)
-    reasons.push_back("rings over replicas take as long as if all NICs were as slow as the slowest");
-  if (!bound.empty()) reasons.push_back(bound);
-  fold.bound = fmt::format("{}", fmt::join(reasons, "; "));
+    bounds.back().longer_ratio += 1 / share - 1;
+  }
+  if (fold.slowest_nic_ratio < 1)
+    bounds.push_back({"rings over replicas take as long as if all NICs were as slow as the slowest", 0,
+                      1 / fold.slowest_nic_ratio - 1});
+  if (!bound.reason.empty()) bounds.push_back(bound);
+  fold.exact = bounds.empty();
+  if (fold.exact) return;
+  std::vector<std::string> reasons;
+  double shorter = 0, longer = 0;
+  for (const FoldBound& each : bounds) {
+    reasons.push_back(each.reason);
+    shorter += each.shorter_ratio;
+    longer += each.longer_ratio;
+  }
+  const auto part = [](double ratio, const char* way) {
+    return ratio > 0 ? fmt::format("at most {:.3g} % {}", 100 * ratio, way) : fmt::format("not {}", way);
+  };
+  fold.bound = fmt::format("{}; times are {}, and {}", fmt::join(reasons, "; "), part(shorter, "shorter"),
+                           part(longer, "longer"));
 }
 
 }  // namespace railyard

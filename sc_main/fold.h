@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "platforms/machine.h"
+#include "sc_main/fold_bound.h"
 #include "sc_main/scenario.h"
 #include "transport/study/fidelity_choice.h"
 #include "workload/parallel/sizes.h"
@@ -26,10 +27,10 @@ struct Fold {
   bool asked = false;
   std::uint32_t copies = 1;            ///< 1: all of the machine is simulated
   std::uint32_t represented_gpus = 0;  ///< of all copies' servers
-  bool nics_differ = false;            ///< events slow NICs of some copies
+  double slowest_nic_ratio = 1;        ///< of the rates of NICs, that events give some copies
   std::string why_not;                 ///< if all is simulated; "": folded
   bool exact = true;                   ///< results are those of the whole machine
-  std::string bound;                   ///< how they may differ
+  std::string bound;                   ///< how they may differ, and by how much
   // Folded: by copy, the copy among those that run which does what it does; by server that is built, that copy; and by
   // copy and such a server, the server of the whole machine that does the same for the copy.
   workload::Copies runs_for;
@@ -43,6 +44,6 @@ Fold fold_copies(Scenario& scenario);
 /// Whether the results are those of the whole machine. @param traffic  of the part  @param share  of share_trunks()
 /// @param bound  WorkloadRun::folded_bound()
 void judge(Fold& fold, const std::vector<transport::Traffic>& traffic, const platforms::Machine& machine,
-           const transport::Assembly& fabric, double share, const std::string& bound);
+           const transport::Assembly& fabric, double share, const FoldBound& bound);
 
 }  // namespace railyard

@@ -10,6 +10,14 @@
 
 namespace railyard {
 
+namespace {
+
+// Of FoldBound: by messages that share links or NICs with others, by uneven vectors, by rings that events slow.
+constexpr double kNotAlikeShorter = 0.15, kNotAlikeLonger = 0.05, kNotAlikeOverPcieShorter = 0.5, kUnevenShorter = 0.01,
+                 kOtherOrderShorter = 0.25, kOtherOrderLonger = 0.05, kOwnRingsLonger = 0.02;
+
+}  // namespace
+
 using collective::CollectiveSpec;
 using collective::Operation;
 using workload::collective_bench::SizeResult;
@@ -94,34 +102,49 @@ std::vector<transport::Traffic> CollectiveRun::traffic() {
   return bench_->group().folded() ? bench_->network_traffic().pairs : std::vector<transport::Traffic>();
 }
 
-std::string CollectiveRun::folded_bound() {
+FoldBound CollectiveRun::folded_bound() {
+  FoldBound bound;
+  const auto add = [&](const std::string& reason, double shorter, double longer) {
+    bound.reason += (bound.reason.empty() ? "" : "; ") + reason;
+    bound.shorter_ratio += shorter;
+    bound.longer_ratio += longer;
+  };
+  Bytes uneven = 0;
+  double most_uneven = 0;
   for (const Bytes bytes : spec().sizes) {
     const CollectiveSpec& plan = bench_->plan(bytes);
     if (!collective::make_program(plan, bench_->group())->is_alike()) {
-      std::string bound = "ranks differ in what they do: messages of ranks that are not built share links of their own";
-      if (machine_.servers().front()->nvswitches.empty())
-        bound += ", which leaves out PCIe links that several of them share: times may be a third too short";
+      const bool over_pcie = machine_.servers().front()->nvswitches.empty();
+      add(std::string("ranks differ in what they do: messages of ranks that are not built share links of their own") +
+              (over_pcie ? ", which leaves out PCIe links that several of them share" : ""),
+          over_pcie ? kNotAlikeOverPcieShorter : kNotAlikeShorter, kNotAlikeLonger);
       if (spec().iterations > 1)
-        bound += "; iterations do not overlap, as they do in the whole machine: one takes at most as long as one alone";
+        add("iterations do not overlap, as they do in the whole machine: one takes at most as long as one alone", 0,
+            spec().iterations - 1);
       return bound;
     }
     const std::uint64_t parts = std::uint64_t(bench_->ranks()) * plan.channels;
-    if (plan.operation != Operation::send_recv && bytes % parts != 0)
-      return fmt::format(
-          "{} bytes are not a multiple of {}, ranks times channels: each rank counts as the one with most", bytes,
-          parts);
+    if (plan.operation == Operation::send_recv || bytes % parts == 0) continue;
+    if (uneven == 0) uneven = bytes;
+    most_uneven = std::max(most_uneven, static_cast<double>(parts - bytes % parts) / static_cast<double>(bytes));
   }
+  if (uneven != 0)
+    add(fmt::format("{} bytes are not a multiple of ranks times channels: each rank counts as the one with most",
+                    uneven),
+        kUnevenShorter, most_uneven + kUnevenShorter);
   const collective::NetworkTraffic sent = bench_->network_traffic();
   if (sent.beyond_next_copy)
-    return "messages to different servers cross the links in another order, and spines as messages to the next server "
-           "do";
+    add("messages to different servers cross the links in another order, and spines as messages to the next server do",
+        kOtherOrderShorter, kOtherOrderLonger);
   // A switch lets input ports take turns, and the part has fewer of them. What one GPU sends through its own NIC keeps its order.
   std::set<NicId> nics;
   for (const GpuId id : gpus_) nics.insert(machine_.nic_of(id));
   if (sent.fans_out && nics.size() < gpus_.size())
-    return "messages of GPUs that share a NIC meet at NICs of other servers, where they take turns in another order";
-  if (gpus_.size() > ranks_of_a_copy()) return "servers that events slow, and the others, have rings of their own";
-  return {};
+    add("messages of GPUs that share a NIC meet at NICs of other servers, where they take turns in another order",
+        sent.beyond_next_copy ? 0 : kOtherOrderShorter, sent.beyond_next_copy ? 0 : kOtherOrderLonger);
+  if (gpus_.size() > ranks_of_a_copy())
+    add("servers that events slow, and the others, have rings of their own", 0, kOwnRingsLonger);
+  return bound;
 }
 
 Value CollectiveRun::explain() {

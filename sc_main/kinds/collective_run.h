@@ -26,7 +26,7 @@ class CollectiveRun : public WorkloadRun {
   /// Of a folded machine only. Without an estimate, auto has trains; with one as well.
   std::vector<transport::Traffic> traffic() override;
   double affordable_hops() const override { return std::numeric_limits<double>::infinity(); }
-  std::string folded_bound() override;
+  FoldBound folded_bound() override;
   Value explain() override;
   std::string explain_text(const Value& numbers) const override;
   void add_setup(Value& setup) const override;

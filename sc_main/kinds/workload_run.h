@@ -19,6 +19,7 @@
 #include "execution/executor.h"
 #include "platforms/machine.h"
 #include "probe/stream_tracer.h"
+#include "sc_main/fold_bound.h"
 #include "sc_main/metric.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/scenario.h"
@@ -84,8 +85,8 @@ class WorkloadRun {
   virtual std::vector<transport::Traffic> traffic() { return {}; }
   /// Transactions times links that fabric.fidelity: auto simulates as trains.
   virtual double affordable_hops() const { return transport::kAffordableHops; }
-  /// How results of a folded machine (fold.h) differ for other reasons than links; "": not at all.
-  virtual std::string folded_bound() { return {}; }
+  /// How results of a folded machine (fold.h) differ for other reasons than links.
+  virtual FoldBound folded_bound() { return {}; }
   /// The memory of a GPU that ranks may use.
   virtual Bytes usable_bytes(const gpu::Gpu& gpu) const { return gpu.hbm().capacity(); }
   /// Attaches the ranks' streams.

@@ -7,6 +7,7 @@ import csv
 import json
 import pathlib
 import random
+import re
 
 from . import bases, cases, machines
 from .cases import Failure
@@ -84,6 +85,12 @@ def times(folder: pathlib.Path, kind: str) -> list[float]:
         return [float(row["time_us"]) for row in csv.DictReader(file)]
 
 
+def bounds(text: str) -> tuple[float, float]:
+    """Of a time over that of the whole machine."""
+    shorter, longer = (re.search(rf"(?:at most ([\d.e+]+) %|not) {way}\b", text) for way in ("shorter", "longer"))
+    return 1 - float(shorter[1] or 0) / 100, 1 + float(longer[1] or 0) / 100
+
+
 class Compared:
     """The two runs of a scenario, and how they differ."""
 
@@ -114,6 +121,9 @@ class Compared:
         how = "exact" if told["exact"] else "bounded"
         if told["exact"] and abs(ratio - 1) > exact:
             return how, Failure("exact, and not the time of the whole machine", f"folded over whole: {ratio:.9g}")
-        if not told["exact"] and not told["bound"]:
-            return how, Failure("neither exact nor bounded", f"folded over whole: {ratio:.9g}")
+        if not told["exact"]:
+            least, most = bounds(told["bound"])
+            for one, other in zip(whole, part, strict=True):
+                if not least - exact <= other / one <= most + exact:
+                    return how, Failure("beyond its bound", f"folded over whole: {other / one:.9g}; {told['bound']}")
         return f"{how}, {'equal' if abs(ratio - 1) <= exact else 'longer' if ratio > 1 else 'shorter'}", None
