@@ -55,6 +55,16 @@ std::string fidelity_text(const transport::FidelityChoice& choice) {
   return text;
 }
 
+/// Says that a choice of routing has no effect. Empty if it has.
+std::string routing_text(const Scenario& scenario, const Simulation& simulation) {
+  const platforms::MachineSpec& machine = scenario.machine;
+  const bool chooses =
+      machine.network == platforms::NetworkKind::leaf_spine && machine.routing != infiniband::Routing::deterministic;
+  if (!chooses || simulation.fidelity() == transport::Fidelity::train) return {};
+  return "machine.network.routing: messages on fluid links take the route of their destination; as trains "
+         "(fabric.fidelity: train) they choose\n";
+}
+
 /// A waveform of all links has every transaction simulated. Empty if that takes no more than a minute, or was asked for.
 std::string waveform_text(const Options& options, Simulation& simulation) {
   if (!options.vcd || options.vcd_level == VcdLevel::summary || options.vcd_to != Time::max()) return {};
@@ -170,6 +180,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (out) jobs.open(out->file("jobs.csv"), options.jobs.value_or(level_by_size(simulation.workload())));
   if (const auto& choice = simulation.fidelity_choice(); choice && !options.quiet)
     fmt::print(stderr, "{}\n", fidelity_text(*choice));
+  if (!options.quiet) fmt::print(stderr, "{}", routing_text(scenario, simulation));
   if (out && !options.quiet) fmt::print(stderr, "{}", waveform_text(options, simulation));
   if (out) {
     write_file(out->file("command.txt"), options.command + "\n");

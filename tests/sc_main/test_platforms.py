@@ -442,3 +442,13 @@ def test_no_slowed_nvlink_carries_more_than_its_rate_in_fluid(platform, planes, 
         assert all(float(link["utilisation"]) <= 1.0001 for link in rows(out / "links.csv"))
     assert times["fluid", planes - 1] == pytest.approx(times["train", planes - 1], rel=0.05)
     assert times["fluid", planes - 1] == pytest.approx(times["fluid", 0], rel=0.05)
+
+
+@pytest.mark.parametrize("routing, fidelity, says", [("ecmp", "fluid", True), ("adaptive", "fluid", True), ("ecmp", "train", False),
+                                                     ("deterministic", "fluid", False)])
+def test_a_run_says_where_routing_has_no_effect(tmp_path, routing, fidelity, says):
+    (tmp_path / "s.yaml").write_text("machine: {groups: {node: {servers: 4}}, nic: {per_server: 8}, network: {kind: leaf_spine, "
+                                     f"routing: {routing}}}}}\nfabric: {{fidelity: {fidelity}}}\n"
+                                     "workload: {kind: collective, op: all_gather, sizes_bytes: [65536]}\n")
+    told = run("dgx_a100", tmp_path / "s.yaml", "--out", tmp_path / "out")
+    assert told.returncode == 0 and ("machine.network.routing: messages on fluid links" in told.stderr) == says
