@@ -21,7 +21,7 @@ Value scheduler_value(const workload::inference::SchedulerSpec& s) {
   return {{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
           {"max_batched_tokens", s.max_batched_tokens},
           {"max_seqs", s.max_seqs},
-          {"max_model_len", s.max_model_len},
+          {"max_model_len", s.max_model_len == 0 ? Value() : Value(s.max_model_len)},  // nothing: no limit
           {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
           {"chunked_prefill", s.chunked_prefill},
           {"mix", kMixes[static_cast<std::size_t>(s.mix)]},

@@ -162,6 +162,13 @@ def test_a_request_is_at_most_as_long_as_the_context_of_the_model(tmp_path):
         assert f"scheduler.max_model_len: {most + 1} is more than the context of the model's config; accepted: up to {most}" in run("plx_box", scenario).stderr
 
 
+def test_a_model_without_a_context_has_no_limit_in_explain(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    for keys, shown in (("", "null"), ("  scheduler: {max_model_len: 600}\n", "600")):
+        scenario.write_text(HEAD + REQUEST + keys)
+        assert re.findall(r'"max_model_len": (\w+)', run("plx_box", scenario, "--explain", "--json").stdout) == [shown]
+
+
 def test_a_drawn_request_beyond_the_context_is_refused_when_it_arrives(tmp_path):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(HEAD + "  scheduler: {max_model_len: 512}\n  requests: {count: 50, prompt_tokens: {lognormal: {mean: 400, cv_ratio: 1}}, output_tokens: 8}\n")
