@@ -82,7 +82,14 @@ def metric_rows(runs: list[Run]) -> Rows:
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
     if all(run.metrics.get("requests") == 1 for run in runs):  # percentiles of a single value have no meaning
         names = [name for name in names if not re.search(r"_p\d+_s$", name)]
-    return [(name, [run.metrics.get(name) for run in runs]) for name in names]
+    return [(name, values) for name in names if not repeats(name, values := [run.metrics.get(name) for run in runs], runs)]
+
+
+def repeats(name: str, values: list, runs: list[Run]) -> bool:
+    """Whether these are the values of an instance that its service has as well: of its only instance, or by its role."""
+    instance = re.fullmatch(r"instances\.([^.]+)\.(.+)", name)
+    return instance is not None and any(values == [run.metrics.get(other) for run in runs]
+                                        for other in (instance[2], f"{instance[1]}.{instance[2]}"))
 
 
 def _has(metrics: dict, *names: str) -> bool:

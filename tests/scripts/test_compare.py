@@ -97,6 +97,16 @@ def test_percentiles_show_where_there_are_several_requests(tmp_path):
     assert line_of(run(*runs).stdout, "ttft_p50_s")[1] == "100.000 ms"
 
 
+def test_an_instance_does_not_repeat_what_its_service_has(tmp_path):
+    runs = []
+    for name, tokens in (("a", 1.0), ("b", 2.0)):
+        prefill, decode = {"iterations": {"count": 4}, "kv_share": 0.5}, {"iterations": {"count": 6, "mean_tokens": tokens}}
+        metrics = {"iterations": decode["iterations"], "prefill": prefill, "instances": {"prefill": prefill | {"own_s": 1.0}, "decode": decode}}
+        runs.append(write_run(tmp_path / name, 0.5, metrics=metrics))
+    found = re.findall(r"^  (instances\S+)", run(*runs).stdout, re.MULTILINE)
+    assert found == ["instances.prefill.own_s"]
+
+
 @pytest.mark.parametrize("name, text", [("busbw_gb_per_s.8192", "0.5"), ("time_s.8192", "500.000 ms"), ("tflops.hopper", "0.5")])
 def test_a_name_tells_its_unit_before_or_behind_a_point(name, text):
     assert tables.formatter(name)(0.5) == text
