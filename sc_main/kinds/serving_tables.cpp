@@ -190,7 +190,7 @@ std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Ins
          fmt::format("{}, {:.1f} tokens/s", duration_text(figures.mean(figures.batches_s)), figures.tokens_per_s()));
     line(kExposed, exposed_text(figures.mean_times(), static_cast<double>(figures.iterations)));
   }
-  if (is_paged()) line("KV blocks", fmt::format("{} of {} at most", figures.peak_blocks, figures.kv_blocks - 1));
+  if (is_paged()) line("KV blocks", fmt::format("peak {} of {}", figures.peak_blocks, figures.kv_blocks - 1));
   const double end_s = figures_->end_s;
   for (std::size_t p = 0; p < figures.stages.size(); ++p) {
     const auto& seconds = figures.stages[p].seconds;

@@ -68,9 +68,11 @@ void add_scheduler_rules(Record<Spec>& r) {
   r.add("chunked_prefill", &S::chunked_prefill, "a prompt may be split over batches");
   r.choice("mix", &S::mix, {"mixed", "prefill_first"},
            "mixed: prompts and decodes share a batch; prefill_first: decodes wait while a prompt can run");
-  r.choice("reserve", &S::reserve, {"chunk", "sequence", "expected_output", "full_output"},
-           "KV blocks that must be free for a request to start: for its first chunk; for its prompt; also for the "
-           "share of all answers that SGLang expects; for all answers in full");
+  r.choice(
+      "reserve", &S::reserve, {"chunk", "sequence", "expected_output", "full_output"},
+      "a request starts if KV blocks are free for: chunk: its first chunk; sequence: its prompt; expected_output: its "
+      "prompt and what SGLang estimates of all remaining output; full_output: its prompt and the longest output of "
+      "each running request");
   r.choice("preemption", &S::preemption, {"recompute", "never"},
            "recompute: when blocks run out, the latest request gives up its blocks and starts again");
   r.add("watermark_ratio", &S::watermark_ratio, "share of the blocks that stays free when a request starts")

@@ -20,7 +20,7 @@ struct Unit {
 };
 
 // A unit that ends in another unit comes first. Units without a name are common spellings of users.
-constexpr std::array<Unit, 39> kUnits{{
+constexpr std::array<Unit, 40> kUnits{{
     {"gb_per_sec", "", "rate"},
     {"gbytes_per_s", "", "rate"},
     {"gbit_per_s", "", "rate"},
@@ -30,6 +30,7 @@ constexpr std::array<Unit, 39> kUnits{{
     {"tb_per_s", "", "rate"},
     {"mb_per_s", "", "rate"},
     {"bytes_per_s", "", "rate"},
+    {"rate_per_s", "requests per second", "rate"},
     {"bandwidth_gbps", "", "rate"},
     {"bandwidth", "", "rate"},
     {"gbps", "", "rate"},
