@@ -100,8 +100,9 @@ def _table(title: str, outcomes: Sequence[Outcome], name) -> list[str]:
 
 
 def write_errors(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
-    """Errors by system and operation, by size, and by all three."""
-    groups = {"system and operation": lambda one: one.group.rsplit("/", 1)[0], "size": lambda one: one.group.rsplit("/", 1)[-1],
+    """Errors by machine, by operation, by system and operation, by size, and by all three."""
+    groups = {"system and GPUs": _machine, "operation": _operation,
+              "system and operation": lambda one: one.group.rsplit("/", 1)[0], "size": lambda one: one.group.rsplit("/", 1)[-1],
               "system, operation and size": lambda one: one.group}
     lines = []
     for by, name in groups.items():
@@ -146,11 +147,7 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str, errors: str, re
     if compared:
         lines += [f"![Predicted against measured]({figure})", ""]
     lines += first
-    lines += ["### By system and GPUs", ""]
-    lines += _table("system, GPUs x servers", outcomes, _machine)
-    lines += ["### By operation", ""]
-    lines += _table("operation, library", outcomes, _operation)
-    lines += [f"More tables: [errors by system, operation and size]({errors})" +
+    lines += [f"Tables: [errors by system and GPUs, operation and size]({errors})" +
               (f", [reasons of rows that are set aside or skipped]({reasons})." if aside or skipped else "."), ""]
     return "\n".join(lines)
 

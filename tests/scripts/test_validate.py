@@ -179,6 +179,8 @@ def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     assert errors["system, operation and size", "h100_sxm/all_reduce/<=64KiB"]["median_percent"] == "50.0"
     assert [errors["size", size]["rows"] for size in ("<=64KiB", ">4MiB")] == ["2", "1"]
     assert errors["system and operation", "h100_sxm/all_reduce"]["bias_percent"] == "16.7"
+    assert sum(int(line["rows"]) for (by, _), line in errors.items() if by == "operation") == 3
+    assert sum(int(line["rows"]) for (by, _), line in errors.items() if by == "system and GPUs") == 3
     figure = xml.etree.ElementTree.parse(out / "digest_fabric.svg").getroot()
     points = [part.get("d") for part in figure.iter("{http://www.w3.org/2000/svg}path") if part.get("class", "").startswith("points ")]
     assert "".join(points).count("M") == 3
