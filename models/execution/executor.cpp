@@ -107,7 +107,10 @@ void Job::on_kernel_done() {
 
 void Job::on_claim_resident() { executor_->enter(*this); }
 
-void Job::on_delivered(transport::Message&) {
+void Job::on_delivered(transport::Message& message) {
+  delivery_.uncontended = later(delivery_.uncontended, message.uncontended);
+  for (const transport::Message::Wait& wait : message.waits)
+    if (wait.port != nullptr && wait.time > delivery_.waited) delivery_ = {delivery_.uncontended, wait.port, wait.time};
   if (--landing_ == 0) done();
 }
 
@@ -211,6 +214,7 @@ Job& Executor::acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const Jo
 void Executor::release(Job& job) {
   job.dependents_.clear();
   job.copy_ = Copy();
+  job.delivery_ = {};
   job.chain_.reset();
   job.collective_ = nullptr;
   --live_;

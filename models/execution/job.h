@@ -94,7 +94,14 @@ class Job final : public gpu::Task,
   Time duration() const { return duration_; }   ///< of a finished kernel, including slow-down by sharing its GPU
   Bytes bytes() const { return bytes_; }        ///< of a copy: all its messages
   const Copy& copied() const { return copy_; }  ///< of a copy or a send
-  Time start() const { return copy_.start; }    ///< of a copy: start time of its engine
+  /// Of a copy whose bytes have arrived.
+  struct Delivery {
+    Time uncontended;                                    ///< of the message that takes longest alone
+    const transport::PortCounters* waited_at = nullptr;  ///< port for which one of its messages waited longest
+    Time waited;
+  };
+  const Delivery& delivery() const { return delivery_; }
+  Time start() const { return copy_.start; }                          ///< of a copy: start time of its engine
   std::uint8_t traffic_class() const { return copy_.traffic_class; }  ///< of a copy or a send
   const collective::Collective* collective() const { return collective_; }
   std::uint32_t member() const { return member_; }
@@ -141,6 +148,7 @@ class Job final : public gpu::Task,
   Copy copy_;  ///< also of a send
   Bytes bytes_ = 0;
   std::uint32_t landing_ = 0;
+  Delivery delivery_;
   Job* peer_ = nullptr;  ///< the other side of an exchange
   std::vector<Job*> dependents_;
   std::uint64_t generation_ = 0;

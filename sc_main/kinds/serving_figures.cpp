@@ -62,6 +62,15 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   if (first <= slo.ttft_s.value_or(first) && per_token <= slo.tpot_s.value_or(per_token)) ++within_slo;
 }
 
+void ServingFigures::on_kv_moved(const workload::inference::KvMoved& moved) {
+  ++kv_transfers;
+  kv_descriptors += moved.descriptors;
+  kv_bytes += static_cast<double>(moved.bytes);
+  kv_post_s += moved.post.seconds();
+  kv_wire_s += moved.wire.seconds();
+  kv_alone_s += moved.alone.seconds();
+}
+
 ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
                                const std::vector<std::uint32_t>& kv_blocks)
     : slo(spec.slo), is_paged(!spec.instances.front().whole), instances(kv_blocks.size()) {

@@ -78,6 +78,11 @@ Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
 /// Nothing, if KV cache is not paged.
 Value prefix_hits(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.prefix_hit_ratio()) : Value(); }
 
+/// Mean of transfers; nothing, without one, or if KV cache is not paged.
+Value of_transfers(const F& f, double sum) {
+  return f.is_paged && f.kv_transfers > 0 ? Value(sum / whole(f.kv_transfers)) : Value();
+}
+
 /// Largest / mean, over the instances that compute prompts; nothing, if there is one.
 Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
   double most = 0, sum = 0, count = 0;
@@ -209,6 +214,18 @@ const Metrics<ServingFigures>& serving_metrics() {
        "two instances: from the end of the prompt to the arrival of the KV, mean of requests: the part of the handoff "
        "that is not hidden",
        [](const F& f) { return of_handoff(f, ratio(f.kv_wait_sum_s, whole(f.requests))); }},
+      {"kv_transfer.bytes", "B", "two instances: KV that a request moves, over all ranks, mean of transfers",
+       [](const F& f) { return of_transfers(f, f.kv_bytes); }},
+      {"kv_transfer.descriptors", "", "pieces of memory that are posted for it",
+       [](const F& f) { return of_transfers(f, whole(f.kv_descriptors)); }},
+      {"kv_transfer.post_s", "s", "time until they are posted, of the rank that posts longest",
+       [](const F& f) { return of_transfers(f, f.kv_post_s); }},
+      {"kv_transfer.wire_s", "s", "time of the copy that arrives last, from its first byte",
+       [](const F& f) { return of_transfers(f, f.kv_wire_s); }},
+      {"kv_transfer.alone_s", "s", "the same without other traffic",
+       [](const F& f) { return of_transfers(f, f.kv_alone_s); }},
+      {"kv_transfer.contention_s", "s", "the difference: behind other messages",
+       [](const F& f) { return of_transfers(f, f.kv_wire_s - f.kv_alone_s); }},
       {"kv_blocks.total", "", "KV blocks of a rank of the instance that decodes, one of them reserved",
        [](const F& f) { return of_decoder(f, total_blocks); }},
       {"kv_blocks.peak", "", "most of these blocks that requests held at once",

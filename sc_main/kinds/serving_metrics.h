@@ -16,6 +16,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   ServingFigures(const workload::inference::ServingSpec& spec, const std::vector<std::uint32_t>& kv_blocks);
 
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
+  void on_kv_moved(const workload::inference::KvMoved& moved) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
   /// The run has ended.
@@ -38,7 +39,9 @@ class ServingFigures : public workload::inference::ServiceSink {
   Time first_arrival = Time::max(), last_token;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
-  double queue_sum_s = 0;    ///< from the entry into the queue to the first kernel
+  double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel
+  std::uint64_t kv_transfers = 0, kv_descriptors = 0;
+  double kv_bytes = 0, kv_post_s = 0, kv_wire_s = 0, kv_alone_s = 0;  ///< sums over transfers
   double kv_wait_sum_s = 0;  ///< from the end of the prompt to the arrival of the KV at the second instance
   struct Stage {
     std::array<double, workload::inference::StageTimes::kUses> seconds;  ///< by StageTimes::Use

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sc_main/kinds/serving_log.h"
@@ -87,6 +88,9 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
+  void on_kv_moved(const workload::inference::KvMoved& moved) override;
+  /// The sending port of a link, "gpus.s0.nic1.cable"; "" without one.
+  std::string port_name(const transport::PortCounters* counters);
   void on_routed(std::uint32_t request, workload::inference::RequestPart part,
                  const workload::inference::Candidates& candidates, const workload::inference::Router::Choice& choice,
                  Time now) override;
@@ -94,7 +98,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   std::vector<std::vector<GpuId>> gpus_;  ///< by instance and rank
   std::vector<std::uint32_t> blocks_;     ///< of paged KV cache, by instance
   std::unique_ptr<workload::inference::Service> service_;
-  std::optional<OutputFile> requests_csv_, iterations_csv_, routing_csv_;
+  std::optional<OutputFile> requests_csv_, iterations_csv_, routing_csv_, transfers_csv_;
+  std::unordered_map<const transport::PortCounters*, std::string> port_names_;
   std::unique_ptr<ServingLog> log_;
   std::unique_ptr<ServingFigures> figures_;
 };

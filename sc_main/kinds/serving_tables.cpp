@@ -27,6 +27,12 @@ constexpr const char* kExposed = "exposed TP / gate / PP / host";
 void ServingRun::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(directory.file("requests.csv"));
   service_->add_sink(*this);
+  if (is_paged() && spec().instances.back().part == workload::inference::RequestPart::answer) {
+    transfers_csv_.emplace(directory.file("transfers.csv"));
+    transfers_csv_->print(
+        "request,from,to,bytes,descriptors,begun_s,post_s,wire_s,alone_s,contention_s,landed_s,worst_port,"
+        "worst_port_s\n");
+  }
   if (has_choice()) {
     routing_csv_.emplace(directory.file("routing.csv"));
     routing_csv_->print("time_s,request,part,instance,state_age_s,scores\n");
@@ -61,6 +67,26 @@ void ServingRun::on_routed(std::uint32_t request, workload::inference::RequestPa
   routing_csv_->print("{},{},{},{},{},{}\n", exact_seconds(now), request,
                       part == workload::inference::RequestPart::answer ? "decode" : "prefill",
                       spec().instances[choice.instance].name, exact_seconds(choice.out_of_date), scores);
+}
+
+std::string ServingRun::port_name(const transport::PortCounters* counters) {
+  if (counters == nullptr) return "";
+  if (port_names_.empty())
+    for (const transport::Device* device : fabric_.devices())
+      for (std::uint32_t port = 0; port < device->ports(); ++port)
+        port_names_[&device->port(PortId(port)).counters] =
+            fmt::format("{}.{}", device->name(), device->port(PortId(port)).name);
+  const auto found = port_names_.find(counters);
+  return found == port_names_.end() ? "" : found->second;
+}
+
+void ServingRun::on_kv_moved(const workload::inference::KvMoved& moved) {
+  if (!transfers_csv_) return;
+  transfers_csv_->print("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", moved.request, spec().instances[moved.from].name,
+                        spec().instances[moved.to].name, moved.bytes, moved.descriptors, exact_seconds(moved.begun),
+                        exact_seconds(moved.post), exact_seconds(moved.wire), exact_seconds(moved.alone),
+                        exact_seconds(moved.wire - moved.alone), exact_seconds(moved.landed),
+                        port_name(moved.waited_at), exact_seconds(moved.waited));
 }
 
 void ServingRun::on_served(std::uint32_t request, const Served& served) {
@@ -110,6 +136,7 @@ void ServingRun::on_iteration(std::size_t instance, std::uint32_t number,
 void ServingRun::write_tables(const OutputDirectory&) {
   requests_csv_.reset();
   routing_csv_.reset();
+  transfers_csv_.reset();
   iterations_csv_.reset();
 }
 

@@ -6,6 +6,7 @@
 #include "sc_main/scenario/table/record.h"
 #include "sc_main/scenario/table/tree.h"
 #include "sc_main/scenario/table/words.h"
+#include "workload/inference/engine/serving_rules.h"
 
 namespace railyard::scenario {
 
@@ -222,9 +223,36 @@ class Replacement {
   std::string note_;
 };
 
+/// workload.handoff of the kind `serving`, which is now workload.kv_transfer.mode with other words.
+NodePtr with_kv_transfer(const NodePtr& root, std::vector<std::string>& notes) {
+  const NodePtr kind = value_at(root, "workload.kind"), handoff = value_at(root, "workload.handoff");
+  if (!is_text(kind) || kind->text != "serving" || !is_text(handoff)) return root;
+  const auto& names = workload::inference::kHandoffGrainNames;
+  const auto found = std::find(names.begin(), names.end(), handoff->text);
+  if (found == names.end())
+    throw InputError(handoff->origin, "workload.handoff: unknown value " + in_quotes(handoff->text) +
+                                          suggestion(handoff->text, {names.begin(), names.end()}) +
+                                          "; this key is now workload.kv_transfer.mode");
+  const std::string mode = workload::inference::kKvTransferModeNames[static_cast<std::size_t>(found - names.begin())];
+  notes.push_back(handoff->origin.str() + ": warning: workload.handoff: " + handoff->text +
+                  ": old; write workload.kv_transfer: {mode: " + mode + "}");
+  auto whole = std::make_shared<Node>(*root);
+  for (Entry& entry : whole->entries) {
+    if (entry.key != "workload") continue;
+    auto workload = std::make_shared<Node>(*entry.value);
+    erase(*workload, "handoff");
+    entry.value = workload;
+  }
+  const Origin where = handoff->origin;
+  return joined(
+      mapping(where, {{"workload", mapping(where, {{"kv_transfer", mapping(where, {{"mode", word(mode, where)}})}})}}),
+      whole);
+}
+
 }  // namespace
 
-NodePtr without_old_words(const NodePtr& root, std::vector<std::string>& notes) {
+NodePtr without_old_words(const NodePtr& written, std::vector<std::string>& notes) {
+  const NodePtr root = with_kv_transfer(written, notes);
   Replacement replacement(root);
   const NodePtr replaced = replacement.root();
   if (!replacement.note().empty()) notes.push_back(replacement.note());

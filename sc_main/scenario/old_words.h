@@ -1,5 +1,6 @@
 // Words that workload.engine has replaced: scheduler.preset, scheduler.library, host.preset, and the names that sheets of
-// engines had before they had versions. Scenarios with them are still read.
+// engines had before they had versions; and workload.handoff of serving, which is now workload.kv_transfer.mode. Scenarios with them
+// are still read.
 #pragma once
 
 #include <string>

@@ -78,8 +78,8 @@ Fields without_overrides() {
 std::string datasheet_list() {
   std::string page =
       "\n## Shipped datasheets\n\nA value that contains `/` or ends in `.yaml` is the path of your own file.\n\n";
-  for (const char* folder :
-       {"boards", "pcie_boards", "gpus", "kernels", "nics", "network_switches", "pcie_switches", "engines"}) {
+  for (const char* folder : {"boards", "pcie_boards", "gpus", "kernels", "nics", "network_switches", "pcie_switches",
+                             "engines", "connectors"}) {
     page += fmt::format("- {}: {}\n", folder, joined(shipped_datasheets(folder)));
   }
   return page;

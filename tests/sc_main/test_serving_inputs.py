@@ -74,8 +74,8 @@ POOL = "accepted: up to 32, all that a request can have"
      "5:106: error: workload.requests.list.1.priority: does not apply to policy: fcfs; accepted with policy: priority"),
     ("  requests: {prompt_tokens: 500, output_tokens: 12}\n  scheduler: {max_model_len: 511}\n",
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
-    (REQUEST + "  handoff: per_chunk\n",
-     "6:12: error: workload.handoff: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + "  kv_transfer: {mode: push_per_chunk}\n",
+     "6:16: error: workload.kv_transfer: there is no decode instance; accepted with prefill and decode instances"),
     (REQUEST + TWO + "  router: fixed\n",
      "5:13: error: workload.requests: do not say to which instance each goes, which router: fixed needs; accepted: a `list` with `instance`, one "
      "of east, west"),

@@ -86,9 +86,10 @@ BOOST_AUTO_TEST_CASE(kv_goes_from_any_instance_to_any) {
     list += std::string(i > 0 ? ", " : "") + "{arrival_s: " + std::to_string(i) +
             ", prompt_tokens: 700, output_tokens: 5, instance: p" + std::to_string(i / 2) + ", decode_instance: d" +
             std::to_string(i % 2) + "}";
-  for (const std::string handoff : {"fetched", "per_chunk"}) {
+  for (const std::string handoff : {"pull", "push_per_chunk"}) {
     BOOST_TEST_INFO_SCOPE(handoff);
-    ServingBench run(tiny_serving({"workload.requests={list: [" + list + "]}", roles, "workload.handoff=" + handoff}));
+    ServingBench run(
+        tiny_serving({"workload.requests={list: [" + list + "]}", roles, "workload.kv_transfer.mode=" + handoff}));
     run.run();
     const Served& first = run.served[0];
     for (std::uint32_t i = 0; i < 4; ++i) {

@@ -60,8 +60,8 @@ BOOST_AUTO_TEST_CASE(a_lone_handoff_takes_the_time_of_its_message) {
 }
 
 // A lone request on an empty pair, by the host's times (us) and the times of kernels and the message:
-//   vLLM          request 700, step 100, prompt, token 30, request 700, KV, step 100, a decode of the last token, token 30
-//   TensorRT-LLM  request 700, step 100, prompt, token 30, request 700, KV, token 30
+//   vLLM          request 700, step 100, prompt, token 30, request 700, 12 descriptors of 3.75, KV, step 100, a decode of the last token, token 30
+//   TensorRT-LLM  request 700, step 100, prompt, token 30, request 700, 12 descriptors of 3.75, KV, token 30
 BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
   for (const double gb_per_s : {50.0, 1.0}) {
     for (const std::string engine : {"vllm-0.19", "trtllm-1.0"}) {
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
       const Time prefill = run.pass_time(prompt);
       const bool computes = engine == "vllm-0.19";
       const Time step = computes ? Time::us(100) + run.pass_time(first) : Time();
-      BOOST_TEST((served.times.first_token == Time::us(800) + prefill + Time::us(730) + kv + step + Time::us(30)));
+      BOOST_TEST((served.times.first_token == Time::us(800) + prefill + Time::us(730 + 45) + kv + step + Time::us(30)));
       BOOST_TEST((served.ttft[TtftPart::kv] == kv));
       BOOST_TEST((served.ttft[TtftPart::prefill_kernels] == prefill));
       BOOST_TEST((served.ttft[TtftPart::decode_kernels] == (computes ? run.pass_time(first) : Time())));
@@ -106,9 +106,9 @@ BOOST_AUTO_TEST_CASE(sglang_brings_the_first_token_when_the_kv_is_there) {
 
 // 59 blocks; four requests of 200 + 400 tokens, one at a time. The first one outgrows what is free beside the KV of the others.
 BOOST_AUTO_TEST_CASE(requests_whose_kv_is_there_pass_a_head_that_needs_their_blocks) {
-  for (const std::string handoff : {"fetched", "per_chunk"}) {
+  for (const std::string handoff : {"pull", "push_per_chunk"}) {
     ServingBench run(tiny_serving(
-        {"workload.requests={count: 4, prompt_tokens: 200, output_tokens: 400}", "workload.handoff=" + handoff,
+        {"workload.requests={count: 4, prompt_tokens: 200, output_tokens: 400}", "workload.kv_transfer.mode=" + handoff,
          "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 60, "
          "scheduler: {max_seqs: 1, max_batched_tokens: 2048}}]"}));
     run_pair(run);
@@ -129,9 +129,9 @@ BOOST_AUTO_TEST_CASE(a_pool_that_holds_one_prompt_decodes_one_after_the_other) {
 }
 
 BOOST_AUTO_TEST_CASE(kv_that_is_sent_while_it_is_computed_crosses_once_too) {
-  for (const std::string grain : {"per_layer", "per_chunk", "at_end"}) {
+  for (const std::string grain : {"push_per_layer", "push_per_chunk", "push_at_end"}) {
     ServingBench run(
-        tiny_serving({kThree, kTwoShapes, "workload.handoff=" + grain,
+        tiny_serving({kThree, kTwoShapes, "workload.kv_transfer.mode=" + grain,
                       "workload.scheduler={max_seqs: 64, max_batched_tokens: 256, prefix_caching: false}"}));
     run_pair(run);
     Bytes of_token = 0;
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(a_prefix_of_the_first_instance_is_sent_and_one_of_the_secon
     ServingBench run(tiny_serving(
         {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
          "shared_tokens: 512}}",
-         "workload.instances=[{name: p, role: prefill}, " + decode + "]", "workload.handoff=per_chunk",
+         "workload.instances=[{name: p, role: prefill}, " + decode + "]", "workload.kv_transfer.mode=push_per_chunk",
          "workload.scheduler={max_seqs: 64, max_batched_tokens: 256}"}));
     run_pair(run);
     BOOST_TEST(run.served[1].counts.cached_tokens == 512u);
@@ -162,9 +162,9 @@ BOOST_AUTO_TEST_CASE(a_prefix_of_the_first_instance_is_sent_and_one_of_the_secon
 BOOST_AUTO_TEST_CASE(the_earlier_kv_is_sent_the_earlier_it_lands) {
   const std::string one = "workload.requests={list: [{prompt_tokens: 1024, output_tokens: 4}]}";
   std::vector<Time> exposed;
-  for (const std::string grain : {"per_layer", "per_chunk", "at_end", "fetched"}) {
+  for (const std::string grain : {"push_per_layer", "push_per_chunk", "push_at_end", "pull"}) {
     ServingBench run(
-        tiny_serving({one, kPair, "workload.handoff=" + grain, "workload.scheduler.max_batched_tokens=256"}));
+        tiny_serving({one, kPair, "workload.kv_transfer.mode=" + grain, "workload.scheduler.max_batched_tokens=256"}));
     run_pair(run);
     exposed.push_back(run.served[0].kv_landed() - run.served[0].prefilled());
   }
@@ -176,7 +176,8 @@ BOOST_AUTO_TEST_CASE(the_earlier_kv_is_sent_the_earlier_it_lands) {
 BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) {
   // 65 blocks of the second instance hold one request; the first instance holds all.
   ServingBench run(tiny_serving(
-      {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", "workload.handoff=per_chunk",
+      {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}",
+       "workload.kv_transfer.mode=push_per_chunk",
        "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]"}));
   run_pair(run);
   BOOST_TEST((run.service().instance(0).scheduler().memory().total > 3 * 65));
@@ -197,11 +198,101 @@ BOOST_AUTO_TEST_CASE(a_loaded_pair_that_sends_kv_serves_all_under_all_schedulers
       "cv_ratio: 0.8}}, output_tokens: {lognormal: {mean: 30, cv_ratio: 0.8}}}";
   std::uint32_t preemptions = 0;
   for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"}) {
-    ServingBench run(tiny_serving({load, kTwoShapes, "workload.handoff=per_layer", "workload.kv_blocks=180",
-                                   "workload.scheduler.max_batched_tokens=384", "workload.engine=" + engine}));
+    ServingBench run(
+        tiny_serving({load, kTwoShapes, "workload.kv_transfer.mode=push_per_layer", "workload.kv_blocks=180",
+                      "workload.scheduler.max_batched_tokens=384", "workload.engine=" + engine}));
     run_pair(run);
     BOOST_TEST(run.served.size() == 60u);
     for (const Served& one : run.served) preemptions += one.counts.preemptions;
   }
   BOOST_TEST(preemptions > 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_fetch_posts_its_descriptors_first) {
+  // 1000 tokens: 63 blocks of 16, keys and values of six layers. On an empty pair all blocks are neighbours.
+  const std::string one = "workload.requests={list: [{prompt_tokens: 1000, output_tokens: 4}]}";
+  struct Case {
+    std::string connector;
+    std::uint64_t descriptors;
+  };
+  for (const auto& [connector, descriptors] :
+       {Case{"merges_adjacent: false", 63 * 6 * 2}, Case{"merges_adjacent: true", 6 * 2},
+        Case{"merges_adjacent: false, cross_layer_blocks: true", 63}}) {
+    BOOST_TEST_INFO_SCOPE(connector);
+    ServingBench run(tiny_serving({one, kPair, "workload.kv_transfer={descriptor_us: 10, " + connector + "}"}));
+    run_pair(run);
+    const Served& served = run.served[0];
+    const auto& parts = served.ttft.all();
+    const Time post = Time::seconds(static_cast<double>(descriptors) * 10e-6);
+    BOOST_TEST((parts[static_cast<std::size_t>(TtftPart::kv_post)] == post));
+    const Time alone = run.simulation.fabric().uncontended(
+        run.service().instance(0).grid().rank(0).gpu->window(), run.service().instance(1).grid().rank(0).gpu->window(),
+        number(TrafficClass::kv), 1000 * run.service().instance(1).grid().kv().bytes_per_token(0),
+        transport::Engine::copy_engine);
+    BOOST_TEST((parts[static_cast<std::size_t>(TtftPart::kv)] == alone));
+    BOOST_TEST((parts[static_cast<std::size_t>(TtftPart::kv_contention)] == Time()));
+    BOOST_TEST((served.kv_landed() - served.prefilled() == post + alone));
+    Time sum;
+    for (const Time part : parts) sum += part;
+    BOOST_TEST((sum == served.times.first_token - served.request.arrival));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(heads_that_ranks_divide_in_other_ways_are_scattered_by_token) {
+  const std::string one = "workload.requests={list: [{prompt_tokens: 64, output_tokens: 4}]}";
+  const std::string unequal =
+      "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, tp: 2, gpus: [4, 5]}]";
+  for (const bool scatters : {true, false}) {
+    ServingBench run(tiny_serving(
+        {one, unequal,
+         std::string("workload.kv_transfer={descriptor_us: 1, scatters_heads: ") + (scatters ? "true}" : "false}")}));
+    run_pair(run);
+    const std::uint64_t pieces = scatters ? 64 : 4;
+    BOOST_TEST((run.served[0].ttft[TtftPart::kv_post] == Time::seconds(pieces * 6 * 2 * 1e-6)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(transfers_into_one_gpu_share_its_link) {
+  // Three prompts that end at one instant on three GPUs.
+  const std::string many =
+      "workload.requests={list: [" +
+      std::string("{prompt_tokens: 1024, output_tokens: 2}, {prompt_tokens: 1024, output_tokens: 2}, ") +
+      "{prompt_tokens: 1024, output_tokens: 2}]}";
+  ServingBench run(tiny_serving({many, "workload.router={policy: round_robin}",
+                                 "workload.instances=[{name: p, role: prefill, count: 3, gpus: [0, 1, 2]}, "
+                                 "{name: d, role: decode, gpus: [4]}]"}));
+  run_pair(run);
+  const Time alone = run.simulation.fabric().uncontended(
+      run.service().instance(0).grid().rank(0).gpu->window(), run.service().instance(3).grid().rank(0).gpu->window(),
+      number(TrafficClass::kv), 1024 * run.service().instance(3).grid().kv().bytes_per_token(0),
+      transport::Engine::copy_engine);
+  Time last;
+  for (Served& served : run.served) {
+    last = later(last, served.kv_landed() - served.prefilled());
+    BOOST_TEST((served.ttft[TtftPart::kv] <= alone));
+    BOOST_TEST(
+        (served.ttft[TtftPart::kv] + served.ttft[TtftPart::kv_contention] == served.kv_landed() - served.prefilled()));
+  }
+  BOOST_TEST(last.seconds() == 3 * alone.seconds(), boost::test_tools::tolerance(0.03));
+}
+
+BOOST_AUTO_TEST_CASE(an_engine_in_a_step_sees_kv_at_its_end) {
+  const std::string load =
+      "workload.requests={count: 24, arrivals: poisson, rate_per_s: 900, prompt_tokens: 700, "
+      "output_tokens: 30}";
+  std::vector<double> alignment;
+  for (const bool at_step : {false, true}) {
+    ServingBench run(
+        tiny_serving({load, kPair, std::string("workload.kv_transfer.seen_at_step=") + (at_step ? "true" : "false")}));
+    run_pair(run);
+    double sum = 0;
+    for (Served& served : run.served) {
+      sum += served.ttft[TtftPart::step_alignment].seconds();
+      Time all;
+      for (const Time part : served.ttft.all()) all += part;
+      BOOST_TEST_REQUIRE((all == served.times.first_token - served.request.arrival));
+    }
+    alignment.push_back(sum);
+  }
+  BOOST_TEST(alignment[0] <= alignment[1]);
 }

@@ -196,10 +196,10 @@ BOOST_AUTO_TEST_CASE(of_two_instances_the_parts_are_prompt_queue_transfer_and_st
       "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4], kv_blocks: 66}]",
       "workload.host=" + host_of("async: false, request_us: 700, token_us: 30, step_us: 100")};
   for (const std::string engine : {"vllm-0.19", "sglang-0.5", "trtllm-1.0"}) {
-    for (const std::string handoff : {"fetched", "per_chunk"}) {
+    for (const std::string handoff : {"pull", "push_per_chunk"}) {
       BOOST_TEST_INFO_SCOPE(engine << ", " << handoff);
       std::vector<std::string> sets = pair;
-      sets.push_back("workload.handoff=" + handoff);
+      sets.push_back("workload.kv_transfer.mode=" + handoff);
       sets.push_back("workload.scheduler={max_seqs: 64, max_batched_tokens: 256}");
       sets.push_back("workload.engine=" + engine);
       const std::vector<Served> served = serve(sets);

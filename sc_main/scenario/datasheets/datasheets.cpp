@@ -184,6 +184,12 @@ EngineSheet load_serving_engine(const DatasheetName& which) {
                        ", so it serves no requests; accepted: " + joined(others) + ", or a file with both sections");
 }
 
+workload::inference::KvConnector load_connector(const DatasheetName& which) {
+  Record<workload::inference::KvConnector> record = connector_record();
+  record.require_all();
+  return load_named("connectors", which, record);
+}
+
 workload::training::Software load_software(const DatasheetName& which) {
   return load_named("software", which, software_record());
 }

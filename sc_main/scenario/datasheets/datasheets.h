@@ -43,6 +43,8 @@ platforms::PcieSwitchDatasheet load_pcie_switch(const DatasheetName& which);
 EngineSheet load_engine(const DatasheetName& which);
 /// The same, of an engine that serves requests: with scheduler and host.
 EngineSheet load_serving_engine(const DatasheetName& which);
+/// A connector that moves KV between instances.
+workload::inference::KvConnector load_connector(const DatasheetName& which);
 /// A software stack for training.
 workload::training::Software load_software(const DatasheetName& which);
 /// The protocol of a NIC: "infiniband", "roce" or "efa".

@@ -182,7 +182,9 @@ Record<EngineSheet> two_instances_record() {
   using namespace workload::inference;
   const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
   Record<EngineSheet> r;
-  r.choice("handoff", rule(&ServingRules::handoff), words_of(kHandoffGrainNames), "default of workload.handoff");
+  r.choice("handoff", rule(&ServingRules::handoff), words_of(kKvTransferModeNames),
+           "default of workload.kv_transfer.mode");
+  r.add("connector", rule(&ServingRules::connector), "default of workload.kv_transfer.connector");
   r.choice("first_token", rule(&ServingRules::first_token), words_of(kFirstTokenNames),
            "which instant brings the client the first token: the end of the prompt; the request's start in the decode "
            "instance, when its KV has arrived; the end of its first step there");
@@ -262,6 +264,23 @@ void check_reachable(const EngineSheet& sheet, const NodePtr& root) {
     throw InputError(place_of(root, "scheduler.limits"),
                      "scheduler.limits: no limits apply to some GPUs; the last entry must not have memory_from_gib or "
                      "except");
+}
+
+Record<workload::inference::KvConnector> connector_record() {
+  using workload::inference::KvConnector;
+  constexpr double kLongestPostUs = 1e6;
+  Record<KvConnector> r;
+  r.add("descriptor_us", &KvConnector::descriptor_us,
+        "time of a thread of each rank to post one descriptor: a piece of memory that is one on both sides")
+      .range(0, kLongestPostUs);
+  r.add("merges_adjacent", &KvConnector::merges_adjacent, "blocks that are neighbours on both sides are one piece");
+  r.add("cross_layer_blocks", &KvConnector::cross_layer_blocks,
+        "all layers of a block are one piece; else the keys and the values of each layer");
+  r.add("scatters_heads", &KvConnector::scatters_heads,
+        "ranks that divide the heads in different ways: a piece for each token and layer; else for each block");
+  r.add("seen_at_step", &KvConnector::seen_at_step,
+        "an engine that is in a step learns at its end that KV has arrived; else at once");
+  return r;
 }
 
 Record<EngineSheet> engine_record() {

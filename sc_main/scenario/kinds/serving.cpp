@@ -41,13 +41,18 @@ struct InstanceSection {
   std::optional<std::uint32_t> kv_blocks;
 };
 
+struct KvTransferSection : workload::inference::KvConnector {
+  std::optional<workload::inference::HandoffGrain> mode;
+  std::optional<std::string> connector;
+};
+
 struct ServingSection : ServingSpec {
   ServingRequestsSection written_requests;
   std::vector<InstanceSection> written_instances;
   std::string engine = kDefaultEngine;
   bool streams = true;
   std::optional<std::uint32_t> kv_blocks;
-  std::optional<workload::inference::HandoffGrain> written_handoff;
+  KvTransferSection kv_transfer;
 };
 
 Record<InstanceSection> instance_record() {
@@ -91,6 +96,36 @@ Record<GraphSheet> graphs_record() {
   return r;
 }
 
+Record<KvTransferSection> kv_transfer_record() {
+  using Section = KvTransferSection;
+  Record<Section> r;
+  r.choice(
+       "mode", &Section::mode, words_of(workload::inference::kKvTransferModeNames),
+       "pull: the decode instance takes memory after the prompt and fetches the KV; push: it takes memory before the "
+       "prompt, and KV is sent when it is complete for a layer, a chunk or the prompt")
+      .fallback("from the engine's sheet: vLLM, TensorRT-LLM: pull; SGLang: push_per_chunk");
+  r.add("connector", &Section::connector,
+        "who moves it: datasheet of its descriptors and their cost, shipped or a file. none: bytes alone")
+      .is_path(Field::Path::unless_name)
+      .fallback("from the engine's sheet; none with host: none");
+  const Record<workload::inference::KvConnector> sheet = connector_record();
+  for (const Field& field : sheet.fields()) r.adopt(field).fallback("from the connector's sheet");
+  return r;
+}
+
+/// The connector's sheet, and what the scenario says instead.
+workload::inference::KvConnector resolve_connector(const KvTransferSection& written, const std::string& of_engine,
+                                                   const Source& source) {
+  const std::string path = "workload.kv_transfer";
+  workload::inference::KvConnector connector = load_connector(
+      {written.connector.value_or(of_engine), path + ".connector", place_of(source.root, path + ".connector")});
+  const Record<workload::inference::KvConnector> sheet = connector_record();
+  for (const Field& field : sheet.fields())
+    if (const NodePtr value = value_at(source.root, path + "." + field.key))
+      field.store(field, &connector, *value, path + "." + field.key);
+  return connector;
+}
+
 Record<ServingSection> serving_record() {
   using Section = ServingSection;
   Record<Section> r;
@@ -131,12 +166,8 @@ Record<ServingSection> serving_record() {
   r.choice("pp_send", &ServingSpec::pp_send, {"shard", "full"},
            "what a rank sends to the next stage. shard: 1/tp of the activation, gathered there; full: the whole "
            "activation");
-  r.choice(
-       "handoff", &Section::written_handoff, words_of(workload::inference::kHandoffGrainNames),
-       "with a prefill and a decode instance, how KV cache gets from one to the other. fetched: the decode instance "
-       "takes memory after the prompt and fetches it; else the decode instance takes memory before the prompt, and "
-       "KV is sent when it is complete for a layer, a chunk or the prompt")
-      .fallback("from the engine's sheet: vLLM, TensorRT-LLM: fetched; SGLang: per_chunk");
+  r.nested("kv_transfer", &Section::kv_transfer, kv_transfer_record(),
+           "with prefill and decode instances, how KV cache gets from one to the other");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
       .above(0, 1e6)
@@ -250,6 +281,19 @@ void check_instances(const std::vector<InstanceSpec>& instances, const platforms
   check_groups_used(gpus, machine, source);
 }
 
+/// Connectors join blocks of the decode instance from whole blocks of the prefill instance.
+void check_blocks(const std::vector<InstanceSpec>& instances, const Source& source) {
+  for (const InstanceSpec& from : instances)
+    for (const InstanceSpec& to : instances) {
+      if (from.part != RequestPart::prompt || to.part != RequestPart::answer) continue;
+      if (to.scheduler.block_tokens % from.scheduler.block_tokens == 0) continue;
+      refuse_workload(source, "instances",
+                      "blocks of " + std::to_string(to.scheduler.block_tokens) + " tokens in " + to.name +
+                          " cannot be joined from blocks of " + std::to_string(from.scheduler.block_tokens) + " in " +
+                          from.name + "; accepted: a multiple in the decode instance");
+    }
+}
+
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
 /// starts again after a preemption.
 void check_whole_prompts(const ServingRequests& requests, const workload::inference::SchedulerSpec& scheduler) {
@@ -313,8 +357,8 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   check_instances(spec.instances, setting.machine, setting.source);
   const auto takes_prompts = [](const InstanceSpec& i) { return i.part != RequestPart::answer; };
   const auto answers = std::stable_partition(spec.instances.begin(), spec.instances.end(), takes_prompts);
-  if (answers == spec.instances.end() && value_at(setting.source.root, "workload.handoff"))
-    refuse_workload(setting.source, "handoff",
+  if (answers == spec.instances.end() && value_at(setting.source.root, "workload.kv_transfer"))
+    refuse_workload(setting.source, "kv_transfer",
                     "there is no decode instance; accepted with prefill and decode instances");
   InstanceNames names;
   for (const InstanceSpec& instance : spec.instances)
@@ -332,7 +376,10 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   spec.requests = requests.make_source;
   spec.longest = requests.prompt_and_output;
   const workload::inference::ServingRules& rules = spec.instances.back().rules;
-  spec.handoff = written.written_handoff.value_or(rules.handoff);
+  spec.handoff = written.kv_transfer.mode.value_or(rules.handoff);
+  spec.connector =
+      resolve_connector(written.kv_transfer, spec.host.name == "none" ? "none" : rules.connector, setting.source);
+  if (answers != spec.instances.end()) check_blocks(spec.instances, setting.source);
   if (answers != spec.instances.end()) spec.first_token = rules.first_token;
   for (auto instance = answers; instance != spec.instances.end(); ++instance)
     instance->scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;

@@ -389,6 +389,9 @@ class Record {
     return push(std::move(field));
   }
 
+  /// A field of a base of T.
+  Field& adopt(const Field& field) { return push(field); }
+
   /// For all keys so far.
   void require_all() {
     for (Field& field : fields_) field.required();

@@ -97,6 +97,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
 
   const Pipeline& pipeline() const { return pipeline_; }
   /// Times until now.
+  /// Batches that are composed and not complete.
+  std::size_t in_flight() const { return in_flight_.size(); }
   const StageTimes& stages();
   std::uint32_t composed() const { return composed_; }
   /// Sum over complete batches of the time from a batch's start to its tokens. A batch starts when it is composed and

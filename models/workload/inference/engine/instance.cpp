@@ -15,6 +15,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       spec_(spec),
       suffix_(setting.is_one_of_role ? fmt::format("_Inst[{}]", spec.name) : ""),
       kv_follows_promise_(setting.kv_follows_promise),
+      sees_kv_at_step_(setting.sees_kv_at_step),
       executor_(executor),
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
@@ -84,16 +85,25 @@ void Instance::add(std::uint32_t request, const Request& what, RequestContent co
 }
 
 void Instance::promised(const Reservation& reservation) {
-  if (part() == RequestPart::answer && ttft_ && !kv_follows_promise_) ttft_->fetches(reservation.request, now());
+  if (part() == RequestPart::answer && ttft_ && !kv_follows_promise_) ttft_->fetches(reservation.request, true, now());
   client_.on_promised(*this, reservation);
   if (part() != RequestPart::answer) engine_.added(reservation.request);
 }
 
 void Instance::awaits_kv(std::uint32_t request) {
-  if (ttft_) ttft_->fetches(request, now());
+  if (ttft_) ttft_->fetches(request, false, now());
+}
+
+void Instance::kv_posted(std::uint32_t request) {
+  if (ttft_) ttft_->posted(request, now());
 }
 
 void Instance::kv_arrived(std::uint32_t request) {
+  if (sees_kv_at_step_ && engine_.in_flight() > 0) {
+    if (ttft_) ttft_->aligns(request, now());
+    unseen_.push_back(request);
+    return;
+  }
   scheduler_->arrived(request);
   if (ttft_) ttft_->fetched(request, now());
   engine_.added(request);
@@ -162,6 +172,11 @@ void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, r
 
 void Instance::on_batch_done(const ScheduledBatch& batch) {
   if (ttft_) ttft_->completed(batch, now());
+  for (const std::uint32_t request : std::exchange(unseen_, {})) {
+    scheduler_->arrived(request);
+    if (ttft_) ttft_->fetched(request, now());
+    engine_.added(request);
+  }
   report();
 }
 

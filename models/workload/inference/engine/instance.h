@@ -64,6 +64,8 @@ class Instance : private EngineClient {
     bool kv_follows_promise =
         false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here; of the
                 ///< part `prompt`: it is sent while it is computed
+    bool sees_kv_at_step =
+        false;  ///< of the part `answer`: in a step, the engine learns at its end that KV has arrived
   };
   /// @param id      its place in the service
   /// @param gpus    of its ranks
@@ -87,6 +89,8 @@ class Instance : private EngineClient {
 
   /// A request enters the queue.
   void add(std::uint32_t request, const Request& what, RequestContent content);
+  /// Of the part `answer`: all reads of its KV are posted.
+  void kv_posted(std::uint32_t request);
   /// Of the part `answer`: the prompt is complete, and its KV is on its way.
   void awaits_kv(std::uint32_t request);
   /// All KV of a request of the part `answer` is here; it has tokens to compute.
@@ -123,13 +127,14 @@ class Instance : private EngineClient {
   std::uint32_t id_;
   InstanceSpec spec_;
   std::string suffix_;
-  bool kv_follows_promise_;
+  bool kv_follows_promise_, sees_kv_at_step_;
   Executor& executor_;
   InstanceClient& client_;
   Grid grid_;
   std::unique_ptr<Scheduler> scheduler_;
   Engine engine_;
-  std::optional<TtftClock> ttft_;  ///< if memory is paged, and a part of the TTFT is here
+  std::optional<TtftClock> ttft_;      ///< if memory is paged, and a part of the TTFT is here
+  std::vector<std::uint32_t> unseen_;  ///< requests whose KV has arrived during a step
   EngineLoad reported_;
   Bytes reported_kv_ = 0;  ///< promised on a rank of stage 0
 };

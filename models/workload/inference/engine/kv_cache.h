@@ -22,6 +22,7 @@ class KvCache : public SequenceMemory {
 
   struct HeadRange {
     std::uint32_t first, last;
+    std::uint32_t count() const { return last - first; }
   };  ///< [first, last)
   /// KV heads on tensor-parallel rank t: an even share. If tp exceeds the number of heads, one replicated head.
   HeadRange heads(std::uint32_t t) const;

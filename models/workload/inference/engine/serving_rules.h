@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace railyard::workload::inference {
@@ -28,15 +29,30 @@ inline constexpr std::array<const char*, 3> kFirstTokenNames{"prefill", "kv_arri
 /// instance has reserved before; or when the decode instance fetches it, after the prompt.
 enum class HandoffGrain { per_layer, per_chunk, at_end, fetched };
 inline constexpr std::array<const char*, 4> kHandoffGrainNames{"per_layer", "per_chunk", "at_end", "fetched"};
+/// The same with several engines, where who moves the KV matters (workload.kv_transfer.mode).
+inline constexpr std::array<const char*, 4> kKvTransferModeNames{"push_per_layer", "push_per_chunk", "push_at_end",
+                                                                 "pull"};
 
 /// What a rank sends to the next stage: its shard of the hidden state, or all of it.
 enum class PpSend { shard, full };
+
+/// How a connector moves KV between two instances. A descriptor is a piece of memory that is one on both sides. A thread of each
+/// rank that asks for KV, or sends it, posts descriptors one after the other; bytes move when all of a transfer are posted.
+struct KvConnector {
+  std::string name = "none";
+  double descriptor_us = 0;         ///< to post one
+  bool merges_adjacent = true;      ///< blocks that are neighbours on both sides are one piece
+  bool cross_layer_blocks = false;  ///< all layers of a block are one piece
+  bool scatters_heads = false;      ///< ranks that share the heads in different ways: a piece for each token
+  bool seen_at_step = false;        ///< an engine that is in a step learns at its end that KV has arrived
+};
 
 struct ServingRules {
   ExtraLayers extra_layers = ExtraLayers::first;
   bool passes_residual = false;  ///< a stage sends the residual beside the hidden state, in models that keep it apart
   SampledIds sampled_ids = SampledIds::gpu;
   HandoffGrain handoff = HandoffGrain::fetched;
+  std::string connector = "none";  ///< name of its sheet
   FirstToken first_token = FirstToken::prefill;
 };
 

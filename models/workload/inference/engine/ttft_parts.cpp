@@ -92,11 +92,15 @@ void TtftClock::queued(std::uint32_t number, Time now) {
   new_.push_back(number);
 }
 
-void TtftClock::fetches(std::uint32_t number, Time now) {
+void TtftClock::fetches(std::uint32_t number, bool posts, Time now) {
   const auto [found, is_new] = requests_.try_emplace(number);
   if (is_new) found->second.since = now;
-  wait(found->second, TtftPart::kv, now);
+  wait(found->second, posts ? TtftPart::kv_post : TtftPart::kv, now);
 }
+
+void TtftClock::posted(std::uint32_t number, Time now) { wait(requests_.at(number), TtftPart::kv, now); }
+
+void TtftClock::aligns(std::uint32_t number, Time now) { wait(requests_.at(number), TtftPart::step_alignment, now); }
 
 void TtftClock::fetched(std::uint32_t number, Time now) {
   wait(requests_.at(number), TtftPart::step_alignment, now);

@@ -14,7 +14,10 @@
 //   prefill_kernels  kernels of a batch with a chunk of the prompt
 //   tp               its tensor-parallel collectives, including their gates
 //   pp               its activations between stages, and its tokens on their way back to stage 0
-//   kv               two instances: its KV is on its way to the instance that decodes, after the prompt
+//   kv_post          two instances: threads post the reads of its KV, and nothing of it moves
+//   kv               two instances: its KV is on its way to the instance that decodes, after the prompt: the time that the bytes
+//                    take alone
+//   kv_contention    two instances: the rest of that way: behind other messages
 //   decode_queue     two instances: in the queue of the instance that decodes, for a turn or for memory. If KV is sent while
 //                    it is computed, this comes before the prompt
 //   decode_kernels   two instances: kernels of the batch of the instance that decodes which gives the client its first token
@@ -51,15 +54,29 @@ enum class TtftPart : std::uint8_t {
   prefill_kernels,
   tp,
   pp,
+  kv_post,
   kv,
+  kv_contention,
   decode_queue,
   decode_kernels,
 };
-constexpr std::size_t kTtftParts = 14;
-constexpr std::array<const char*, kTtftParts> kTtftPartNames{
-    "host",         "router",       "step_alignment", "queue_slots",     "queue_budget",
-    "queue_blocks", "queue_behind", "queue_pipeline", "prefill_kernels", "tp",
-    "pp",           "kv",           "decode_queue",   "decode_kernels"};
+constexpr std::size_t kTtftParts = 16;
+constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
+                                                             "router",
+                                                             "step_alignment",
+                                                             "queue_slots",
+                                                             "queue_budget",
+                                                             "queue_blocks",
+                                                             "queue_behind",
+                                                             "queue_pipeline",
+                                                             "prefill_kernels",
+                                                             "tp",
+                                                             "pp",
+                                                             "kv_post",
+                                                             "kv",
+                                                             "kv_contention",
+                                                             "decode_queue",
+                                                             "decode_kernels"};
 
 class TtftTimes {
  public:
@@ -81,8 +98,12 @@ class TtftClock {
   TtftClock(std::uint32_t stages, bool decodes) : stages_(stages), decodes_(decodes) {}
 
   void queued(std::uint32_t request, Time now);
-  /// A request that this clock follows or not yet waits for its KV, outside of the queue; then it is in the queue again.
-  void fetches(std::uint32_t request, Time now);
+  /// A request that this clock follows or not yet waits for its KV, outside of the queue; then it is in the queue again. If somebody
+  /// posts its reads, posted() follows.
+  void fetches(std::uint32_t request, bool posts, Time now);
+  void posted(std::uint32_t request, Time now);
+  /// Its KV has arrived, and the engine does not know.
+  void aligns(std::uint32_t request, Time now);
   void fetched(std::uint32_t request, Time now);
   /// The scheduler has composed a batch, which becomes the next pass unless it is empty. Passes are numbered from 0.
   void composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now);

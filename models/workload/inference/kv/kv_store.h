@@ -30,6 +30,7 @@ class KvStore {
     Sequence(std::uint32_t number, std::uint64_t prompt_tokens, RequestContent content)
         : number_(number), prompt_(prompt_tokens), content_(std::move(content)) {}
     std::uint64_t blocks() const { return blocks_.size(); }
+    const std::vector<BlockPool::Block>& places() const { return blocks_; }
 
    private:
     friend class KvStore;

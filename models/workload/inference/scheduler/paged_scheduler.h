@@ -53,6 +53,10 @@ class PagedScheduler : public Scheduler {
   std::size_t running() const override { return running_.size(); }
   std::size_t waiting() const override { return waiting_.size(); }
   Memory memory() const override { return {store_.pool().total(), store_.pool().free()}; }
+  std::vector<BlockPool::Block> blocks(std::uint32_t number) const override {
+    const auto kept = kept_.find(number);
+    return (kept != kept_.end() ? kept->second : sequences_.at(number))->held.places();
+  }
   void follow_blocks(BlockPool::Listener& listener) override { store_.follow(listener); }
   Left left() const override { return {refusal_, refuses_all_, waiting_.empty() ? 0 : waiting_.front()->number}; }
   std::string blocked() const override;

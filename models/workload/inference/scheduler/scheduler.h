@@ -59,6 +59,8 @@ class Scheduler {
     std::uint32_t held() const { return total - free; }
   };
   virtual Memory memory() const = 0;
+  /// The blocks of a request that has memory here, in the order of its tokens; empty if KV cache is not paged.
+  virtual std::vector<BlockPool::Block> blocks(std::uint32_t) const { return {}; }
   /// Of a paged KV cache: which contents its prefix index has. Call before the first request.
   virtual void follow_blocks(BlockPool::Listener&) {}
   /// What the last compose() left in the queue, and why.

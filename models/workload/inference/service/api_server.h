@@ -29,6 +29,7 @@ struct Served {
   RequestTimes times;
   Scheduler::Counts counts;
   std::vector<Visit> visits;  ///< of one instance, or of one for the prompt and one for the answer
+  Time kv_waited;             ///< of the message of its KV that arrived last: time beyond that alone
   TtftTimes ttft;             ///< of a continuous scheduler: the parts add up to first_token - arrival
 
   /// The last one that computed a part.

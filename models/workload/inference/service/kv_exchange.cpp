@@ -55,10 +55,44 @@ const HandoffPlan& KvExchange::plan(const Instance& from, const Instance& to) {
   return plans_.try_emplace({from.id(), to.id()}, from.grid(), to.grid()).first->second;
 }
 
+std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
+  const std::uint64_t of_block = part.from->spec().scheduler.block_tokens;
+  const std::uint64_t first = part.tokens.begin / of_block, last = ceil_div(part.tokens.end, of_block);
+  if (!merges || of_block != part.to->spec().scheduler.block_tokens) return last - first;
+  const auto from = part.from->scheduler().blocks(part.request), to = part.to->scheduler().blocks(part.request);
+  if (from.size() < last || to.size() < last) return last - first;
+  std::uint64_t runs = 1;
+  for (std::uint64_t i = first + 1; i < last; ++i) runs += from[i] != from[i - 1] + 1 || to[i] != to[i - 1] + 1;
+  return runs;
+}
+
+std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
+                                      std::uint32_t first_layer, std::uint32_t last_layer) const {
+  constexpr std::uint64_t kKeysAndValues = 2;
+  const std::uint32_t layers = std::min(last_layer, share.last_layer) - std::max(first_layer, share.first_layer);
+  const Grid &from = part.from->grid(), &to = part.to->grid();
+  const bool is_whole = share.heads == from.kv().heads(from_rank % from.tp()).count() &&
+                        share.heads == to.kv().heads(share.decode_rank % to.tp()).count();
+  const bool by_token = !is_whole && connector_.scatters_heads;
+  const std::uint64_t pieces =
+      by_token ? part.tokens.end - part.tokens.begin : blocks(part, is_whole && connector_.merges_adjacent);
+  return connector_.cross_layer_blocks && is_whole ? pieces : pieces * layers * kKeysAndValues;
+}
+
+std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t descriptors,
+                                     const std::vector<JobRef>& after) {
+  const Time time = Time::seconds(static_cast<double>(descriptors) * connector_.descriptor_us * 1e-6);
+  if (time == Time()) return {};
+  fields.is_post = 1;
+  return {executor_.host(rank, rank.stream(Grid::kKv), time, JobLabel::of(*this, fields), *this, after)};
+}
+
 void KvExchange::fetch(const Transfer& transfer) {
   const std::uint32_t request = transfer.request;
-  static_cast<Transfer&>(prompts_[request]) = transfer;
-  prompts_[request].is_computed = true;
+  Prompt& prompt = prompts_[request];
+  static_cast<Transfer&>(prompt) = transfer;
+  prompt.is_computed = true;
+  prompt.moved.begun = executor_.fabric().now();
   forget();
   Part& whole = parts_.emplace_back();
   whole.request = request;
@@ -67,13 +101,38 @@ void KvExchange::fetch(const Transfer& transfer) {
   whole.tokens = {transfer.begin, transfer.prompt, transfer.prompt};
   Fields fields{};
   fields.part = first_part_ + static_cast<std::uint32_t>(parts_.size()) - 1;
-  for (std::uint32_t r = 0; r < transfer.from->grid().ranks(); ++r) {
-    fields.rank = r;
-    emit(fields, 0, transfer.from->grid().model().layers, {});
+  const Grid& from = transfer.from->grid();
+  const std::uint32_t layers = from.model().layers;
+  const HandoffPlan& plan = this->plan(*transfer.from, *transfer.to);
+  std::vector<std::uint64_t> of_rank(transfer.to->grid().ranks());
+  for (std::uint32_t r = 0; r < from.ranks(); ++r)
+    for (const HandoffPlan::Share& share : plan.shares(r))
+      if (plan.bytes(share, 0, layers, whole.tokens) > 0)
+        of_rank[share.decode_rank] += descriptors(whole, r, share, 0, layers);
+  std::vector<std::vector<JobRef>> posts(of_rank.size());
+  for (std::uint32_t u = 0; u < of_rank.size(); ++u) {
+    prompt.moved.descriptors += of_rank[u];
+    fields.rank = u;
+    posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], {});
+    prompt.posts += static_cast<std::uint32_t>(posts[u].size());
   }
-  if (prompts_[request].left > 0) return;
+  for (std::uint32_t r = 0; r < from.ranks(); ++r) {
+    fields.rank = r;
+    std::vector<JobRef> after;
+    for (const HandoffPlan::Share& share : plan.shares(r))
+      after.insert(after.end(), posts[share.decode_rank].begin(), posts[share.decode_rank].end());
+    emit(fields, 0, layers, after);
+  }
+  if (prompt.posts == 0) on_posted(request);
+  if (prompt.left > 0 || prompt.posts > 0) return;
   prompts_.erase(request);
   client_.on_kv_arrived(request);
+}
+
+void KvExchange::on_posted(std::uint32_t request) {
+  Prompt& prompt = prompts_.at(request);
+  prompt.moved.post = executor_.fabric().now() - prompt.moved.begun;
+  client_.on_kv_posted(request);
 }
 
 void KvExchange::expect(const Transfer& transfer) {
@@ -137,11 +196,24 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     if (bytes > 0) transfers.push_back({*of.to->grid().rank(share.decode_rank).memory, bytes});
   }
   if (transfers.empty()) return;  // a replica without decode ranks, or tokens that no window will contain
+  Prompt& prompt = prompts_.at(of.request);
   ++of.left;
-  ++prompts_.at(of.request).left;
+  ++prompt.left;
   Rank& rank = of.from->grid().rank(fields.rank);
+  std::vector<JobRef> ready = after;
+  if (pushes()) {
+    std::uint64_t posted = 0;
+    for (const HandoffPlan::Share& share : plan.shares(fields.rank))
+      if (plan.bytes(share, first_layer, last_layer, of.tokens) > 0)
+        posted += descriptors(of, fields.rank, share, first_layer, last_layer);
+    prompt.moved.descriptors += posted;
+    prompt.posted.resize(of.from->grid().ranks());
+    prompt.posted[fields.rank] += Time::seconds(static_cast<double>(posted) * connector_.descriptor_us * 1e-6);
+    if (const std::vector<JobRef> post = this->post(rank, fields, posted, after); !post.empty()) ready = post;
+  }
+  for (const CopyTarget& transfer : transfers) prompt.moved.bytes += transfer.bytes;
   executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
-                 *this, after);
+                 *this, ready);
 }
 
 void KvExchange::computed(std::uint32_t request) {
@@ -151,9 +223,28 @@ void KvExchange::computed(std::uint32_t request) {
 }
 
 void KvExchange::on_job_done(const Job& job) {
-  Part& done = part(job.label().as<Fields>().part);
+  const auto fields = job.label().as<Fields>();
+  Part& done = part(fields.part);
+  Prompt& prompt = prompts_.at(done.request);
+  if (fields.is_post) {
+    if (pushes()) {
+      if (prompt.moved.begun == Time()) prompt.moved.begun = job.begun_at();
+    } else if (--prompt.posts == 0) {
+      on_posted(done.request);
+    }
+    return;
+  }
   --done.left;
-  --prompts_.at(done.request).left;
+  --prompt.left;
+  KvMoved& moved = prompt.moved;
+  if (moved.begun == Time()) moved.begun = job.begun_at();
+  moved.landed = executor_.fabric().now();
+  moved.wire = moved.landed - job.begun_at();
+  moved.alone = sooner(job.delivery().uncontended, moved.wire);
+  if (job.delivery().waited > moved.waited) {
+    moved.waited = job.delivery().waited;
+    moved.waited_at = job.delivery().waited_at;
+  }
   executor_.reached(this, done.request);
   check_arrived(done.request);
 }
@@ -161,15 +252,22 @@ void KvExchange::on_job_done(const Job& job) {
 void KvExchange::check_arrived(std::uint32_t request) {
   const Prompt& prompt = prompts_.at(request);
   if (!prompt.is_computed || prompt.left > 0) return;
+  KvMoved moved = prompt.moved;
+  moved.request = request;
+  moved.from = prompt.from->id();
+  moved.to = prompt.to->id();
+  for (const Time time : prompt.posted) moved.post = later(moved.post, time);
   prompts_.erase(request);
   executor_.passed(this, request);
+  if (moved.bytes > 0) client_.on_kv_moved(moved);
   client_.on_kv_arrived(request);
 }
 
 std::string KvExchange::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const Part& of = part(f.part);
-  std::string name = fmt::format("Handoff_PP[{}]_TP[{}]", f.rank / of.from->grid().tp(), f.rank % of.from->grid().tp());
+  const std::uint32_t tp = (f.is_post && !pushes() ? of.to : of.from)->grid().tp();
+  std::string name = fmt::format("{}_PP[{}]_TP[{}]", f.is_post ? "KvPost" : "Handoff", f.rank / tp, f.rank % tp);
   if (of.chunk != kWhole) name += fmt::format("_Chunk[{}]", of.chunk);
   if (f.per_layer) name += fmt::format("_Layer[{}]", std::uint32_t{f.layer});
   if (names_requests_) name += fmt::format("_Req[{}]", of.request);

@@ -3,7 +3,7 @@
 // that prefill rank. If prefill ranks replicate a head, decode ranks are distributed over the replicas.
 //
 // KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
-// the decode instance fetches it after the prompt.
+// the decode instance fetches it after the prompt. Who pushes or fetches first posts the descriptors of the transfer (KvConnector).
 #pragma once
 
 #include <deque>
@@ -47,8 +47,26 @@ class HandoffPlan {
   Bytes head_bytes_ = 0;  ///< key and value of one token, one layer and one head
 };
 
+/// What the KV of a request took to get from one instance to the other.
+struct KvMoved {
+  std::uint32_t request = 0, from = 0, to = 0;  ///< ids of instances
+  Bytes bytes = 0;
+  std::uint64_t descriptors = 0;
+  Time begun;   ///< the first copy or post
+  Time post;    ///< fetched: until the last post is done; pushed: the longest time that a rank posted
+  Time landed;  ///< the last byte
+  /// Of the copy that landed last: from its first byte; and its time alone on the fabric.
+  Time wire, alone;
+  const transport::PortCounters* waited_at = nullptr;  ///< port for which a message waited longest; null: none waited
+  Time waited;
+};
+
 class KvExchangeClient {
  public:
+  /// The KV of the request is fetched, and all reads are posted.
+  virtual void on_kv_posted(std::uint32_t request) = 0;
+  /// Comes before on_kv_arrived(), unless nothing had to be moved.
+  virtual void on_kv_moved(const KvMoved& moved) = 0;
   /// All KV of the request's prompt has arrived.
   virtual void on_kv_arrived(std::uint32_t request) = 0;
 
@@ -59,8 +77,13 @@ class KvExchangeClient {
 class KvExchange : private JobClient, private JobNamer {
  public:
   /// @param names_requests  names of jobs contain the request
-  KvExchange(HandoffGrain grain, bool names_requests, Executor& executor, KvExchangeClient& client)
-      : grain_(grain), names_requests_(names_requests), executor_(executor), client_(client) {}
+  KvExchange(HandoffGrain grain, KvConnector connector, bool names_requests, Executor& executor,
+             KvExchangeClient& client)
+      : grain_(grain),
+        connector_(std::move(connector)),
+        names_requests_(names_requests),
+        executor_(executor),
+        client_(client) {}
 
   const HandoffPlan& plan(const Instance& from, const Instance& to);
   /// Whether prefill ranks send KV when it is computed; otherwise the decode instance fetches it.
@@ -102,13 +125,16 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
     std::uint32_t chunks = 0;  ///< in batches
     std::uint32_t left = 0;    ///< copies under way
+    std::uint32_t posts = 0;   ///< of reads, under way
     bool is_computed = false;
+    KvMoved moved;
+    std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
   };
-  // Handoff_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
+  // Handoff_PP[p]_TP[t], and KvPost_PP[p]_TP[t] of the rank that posts, with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
   // a role: _FromInst[a]_ToInst[b].
   struct Fields {
     std::uint32_t part;
-    std::uint32_t rank : 16, layer : 15, per_layer : 1;
+    std::uint32_t rank : 16, layer : 14, per_layer : 1, is_post : 1;
   };
 
   Part& part(std::uint32_t number) { return parts_[number - first_part_]; }
@@ -117,16 +143,27 @@ class KvExchange : private JobClient, private JobNamer {
   void forget();
   /// Sends a rank's share of the layers [first_layer, last_layer) of a part.
   void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, const std::vector<JobRef>& after);
+  /// Descriptors of a share of the layers [first, last) of a part.
+  std::uint64_t descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
+                            std::uint32_t first_layer, std::uint32_t last_layer) const;
+  /// Blocks of a part's tokens, or runs of them that are neighbours on both sides.
+  std::uint64_t blocks(const Part& part, bool merges) const;
+  /// Emits the work of the thread of a rank that posts. @return no job if it takes no time
+  std::vector<JobRef> post(Rank& rank, Fields fields, std::uint64_t descriptors, const std::vector<JobRef>& after);
+  void on_posted(std::uint32_t request);
   void check_arrived(std::uint32_t request);
 
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;
-  const char* kind(std::uint64_t) const override { return "kv"; }
+  const char* kind(std::uint64_t arguments) const override {
+    return JobLabel::fields_of<Fields>(arguments).is_post ? "host" : "kv";
+  }
   Recorded recorded(std::uint64_t arguments) const override;
 
   HandoffGrain grain_;
+  KvConnector connector_;
   bool names_requests_;
   Executor& executor_;
   KvExchangeClient& client_;

@@ -20,7 +20,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       executor_(executor),
       router_(spec_.router, router_members(placed), spec_.seed),
       instances_(make_instances(model, placed)),
-      exchange_(spec.handoff, spec.names_requests, executor, *this),
+      exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
                   Time::seconds(spec.router.router_us * 1e-6),
                   static_cast<std::uint32_t>(instances_.size() - count_of(RequestPart::answer)), spec.names_requests,
@@ -62,6 +62,7 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.is_one_of_role = count_of(spec.part) > 1;
     setting.shares_group = std::count_if(spec_.instances.begin(), spec_.instances.end(), is_neighbour) > 1;
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
+    setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.kv_follows_promise = spec_.handoff != HandoffGrain::fetched;
     instances.push_back(
         std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks, executor_, client));
@@ -296,7 +297,12 @@ void Service::on_token(Instance& instance, std::uint32_t request) {
 }
 
 void Service::close_ttft(Instance& instance, std::uint32_t request) {
-  api_server_.on_way(request).ttft.add(instance.first_token(request), {});
+  Served& served = api_server_.on_way(request);
+  served.ttft.add(instance.first_token(request), {});
+  if (instance.part() != RequestPart::answer) return;
+  const Time waited = sooner(served.ttft[TtftPart::kv], served.kv_waited);
+  served.ttft[TtftPart::kv] = served.ttft[TtftPart::kv] - waited;
+  served.ttft[TtftPart::kv_contention] += waited;
 }
 
 void Service::on_finished(Instance& instance, std::uint32_t request, const Scheduler::Counts& counts) {
@@ -352,6 +358,13 @@ void Service::on_forwarded(std::uint32_t request) {
   RequestContent content = std::move(contents_.extract(request).mapped());
   served.visits.back().instance = choose(request, content, RequestPart::answer);
   enter(request, served.visits.back(), std::move(content));
+}
+
+void Service::on_kv_posted(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_posted(request); }
+
+void Service::on_kv_moved(const KvMoved& moved) {
+  api_server_.on_way(moved.request).kv_waited = moved.wire - moved.alone;
+  for (ServiceSink* sink : sinks_) sink->on_kv_moved(moved);
 }
 
 void Service::on_kv_arrived(std::uint32_t request) {

@@ -37,6 +37,8 @@ namespace railyard::workload::inference {
 class ServiceSink : public RequestSink {
  public:
   void on_served(std::uint32_t, const Served&) override {}
+  /// The KV of a request has come to the instance with the answer.
+  virtual void on_kv_moved(const KvMoved&) {}
   /// The router has chosen an instance for a request, or for its answer.
   virtual void on_routed(std::uint32_t /*request*/, RequestPart, const Candidates&, const Router::Choice&,
                          Time /*now*/) {}
@@ -140,6 +142,8 @@ class Service : private ApiServerClient,
   void on_at_router(std::uint32_t request) override;
   void on_queued(std::uint32_t request, RequestContent content) override;
   void on_forwarded(std::uint32_t request) override;
+  void on_kv_posted(std::uint32_t request) override;
+  void on_kv_moved(const KvMoved& moved) override;
   void on_kv_arrived(std::uint32_t request) override;
   void on_promised(Instance& instance, const Reservation& reservation) override;
   void on_composed(Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) override;

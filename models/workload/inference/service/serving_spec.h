@@ -43,6 +43,7 @@ struct ServingSpec {
   RouterSpec router;
   std::uint64_t seed = 1;                        ///< of the router
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
+  KvConnector connector;
   FirstToken first_token = FirstToken::prefill;  ///< with instances for answers
   Slo slo;
   bool names_requests = true;    ///< in names of jobs
