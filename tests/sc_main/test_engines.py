@@ -40,8 +40,8 @@ def test_a_limit_below_a_size_leaves_it_to_nccl(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, line", [
-    ("eager_call:", "eager_cal:", "51:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)"),
-    ("[hopper, ", "[hoper, ", "59:23: error: all_reduce.kernels.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
+    ("eager_call:", "eager_cal:", "52:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)"),
+    ("[hopper, ", "[hoper, ", "60:23: error: all_reduce.kernels.0.architectures.0: unknown value 'hoper'; accepted: volta, ampere, ada, hopper, "
      "blackwell, cdna3 (did you mean 'hopper'?)"),
 ])
 def test_a_faulty_datasheet_is_refused_in_one_line(tmp_path, old, new, line):

@@ -31,6 +31,13 @@ WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_bat
 POOL = "accepted: up to 32, all that a request can have"
 
 
+def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    for router in ("{policy: scorers, prefix_weight: 0, kv_weight: 1}", "{policy: kv_cost, overlap_score_credit: 0}"):
+        scenario.write_text(HEAD + REQUEST + TWO + f"  router: {router}\n")
+        assert run("plx_box", scenario, "--describe").returncode == 0, router
+
+
 @pytest.mark.parametrize("text, line", [
     (REQUEST + "  scheduler: {max_batched_tokens: 128, max_seqs: 256}\n",
      "6:50: error: workload.scheduler.max_seqs: max_batched_tokens 128 is less than max_seqs 256; each running request needs a token of "

@@ -148,8 +148,8 @@ RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
 
 void check_contents(const RouterSpec& router, bool has_contents, const Source& source) {
   if (has_contents) return;
-  const bool of_answers = router.decode && uses_contents(*router.decode);
-  if (!uses_contents(router.policy) && !of_answers) return;
+  const bool of_answers = router.decode && uses_contents(*router.decode, router, true);
+  if (!uses_contents(router.policy, router, false) && !of_answers) return;
   refuse_workload(source, of_answers ? "router.decode" : policy_key(source),
                   std::string(word(of_answers ? *router.decode : router.policy)) +
                       " compares prompts, and the requests do not say what is in them; accepted: generated requests "

@@ -64,9 +64,15 @@ struct RouterSpec {
 };
 
 /// Whether a policy compares contents of prompts.
-constexpr bool uses_contents(RouterPolicy policy) {
-  return policy == RouterPolicy::cache_aware || policy == RouterPolicy::kv_cost || policy == RouterPolicy::scorers ||
-         policy == RouterPolicy::prefix_trie;
+/// @param of_answers  it chooses the instance for the answer, where kv_cost gives no credit for what is there
+constexpr bool uses_contents(RouterPolicy policy, const RouterSpec& spec, bool of_answers) {
+  switch (policy) {
+    case RouterPolicy::cache_aware:
+    case RouterPolicy::prefix_trie: return true;
+    case RouterPolicy::kv_cost: return !of_answers && spec.kv_cost.overlap_score_credit > 0;
+    case RouterPolicy::scorers: return spec.scorers.prefix_weight > 0;
+    default: return false;
+  }
 }
 
 }  // namespace railyard::workload::inference
