@@ -19,7 +19,7 @@ MAPPING = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "schedule", "micro_ba
            "tp_overlap", "stage_layers", "memory_limit_stages", "grad_norm", "pp_overlap", "placement")
 CLEAR_RATIO = 1.05
 TARGET = 0.9
-SHOWN = 5  # wrong pairs
+SHOWN = 3  # wrong pairs
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
             "| table, source | pairs | in the right order |", "| --- | ---: | ---: |"]
     made += [f"| {name} | {len(some)} | {100 * right_share(some):.1f} % |" for name, some in tables(found).items()]
     wrong = sorted((pair for pair in found if not pair.right), key=lambda pair: -pair.measured_ratio)
-    made += ["", f"The {min(SHOWN, len(wrong))} wrong pairs that differ most:", ""] if wrong else []
-    return [*made, *(f"- {pair.text}" for pair in wrong[:SHOWN]), ""]
+    made += ["", f"The wrong pairs that differ most: {'; '.join(pair.text for pair in wrong[:SHOWN])}."] if wrong else []
+    return [*made, ""]
 
 
 def as_json(outcomes: Sequence[Outcome]) -> dict:
