@@ -45,12 +45,17 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
     if (output > 1) instance.tpot.add(per_token);
   }
   ttft.add(first);
+  ttft_admitted.add((t.first_token - served.prefill_begun()).seconds());
   if (output > 1) tpot.add(per_token);
   decode_start.add((served.decode_begun() - arrival).seconds());
   queue_sum_s += (served.prefill_begun() - t.queued).seconds();
   for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
   e2e.add((t.last_token - arrival).seconds());
   for (std::size_t i = 1; i < t.tokens.size(); ++i) itl.add((t.tokens[i] - t.tokens[i - 1]).seconds());
+  for (const Time token : t.tokens) work.add(token, {0, 0, 1});
+  work.add(t.first_token, {0, served.request.prompt_tokens, 0});
+  work.add(t.last_token, {1, 0, 0});
+  stays.emplace_back(arrival, t.last_token);
   first_arrival = sooner(first_arrival, arrival);
   last_token = later(last_token, t.last_token);
   prompt_tokens += served.request.prompt_tokens;
@@ -118,6 +123,7 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
     }
   }
   prefill_window_s = service.prefill_window().seconds();
+  is_done = service.api_server().done();
   end_s = now.seconds();
 }
 
@@ -156,6 +162,13 @@ double ServingFigures::stage_utilisation(const Instance& instance, std::size_t s
 }
 
 double ServingFigures::rate(double amount) const { return ratio(amount, since(last_token, first_arrival).seconds()); }
+
+WorkBins::Span ServingFigures::middle() const {
+  const Time quarter = share(since(last_token, first_arrival), 1, 4);
+  return work.between(first_arrival + quarter, last_token - quarter);
+}
+
+std::optional<LoadGrowth> ServingFigures::growth() const { return is_done ? load_growth(stays) : std::nullopt; }
 
 double ServingFigures::slo_attainment_ratio() const {
   return requests > 0 ? static_cast<double>(within_slo) / static_cast<double>(requests) : 0.0;

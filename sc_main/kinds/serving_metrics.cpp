@@ -83,6 +83,18 @@ Value of_transfers(const F& f, double sum) {
   return f.is_paged && f.kv_transfers > 0 ? Value(sum / whole(f.kv_transfers)) : Value();
 }
 
+/// Nothing, if the run is too short to have a middle.
+Value in_the_middle(const F& f, std::uint64_t ServedWork::*amount) {
+  const WorkBins::Span span = f.middle();
+  return span.seconds > 0 ? Value(whole(span.work.*amount) / span.seconds) : Value();
+}
+
+/// Nothing, if all requests arrive at once or some are not done.
+Value of_growth(const F& f, Value (*figure)(const LoadGrowth&)) {
+  const std::optional<LoadGrowth> growth = f.growth();
+  return growth ? figure(*growth) : Value();
+}
+
 /// Largest / mean, over the instances that compute prompts; nothing, if there is one.
 Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
   double most = 0, sum = 0, count = 0;
@@ -124,12 +136,33 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.rate(whole(f.output_tokens)); }},
       {"total_tokens_per_s", "1/s", "both",
        [](const F& f) -> Value { return f.rate(whole(f.prompt_tokens + f.output_tokens)); }},
+      {"middle.request_rate_per_s", "1/s", "requests that end in the second and third quarter of this time",
+       [](const F& f) { return in_the_middle(f, &ServedWork::requests); }},
+      {"middle.prompt_tokens_per_s", "1/s", "tokens of the prompts whose first token comes in these quarters",
+       [](const F& f) { return in_the_middle(f, &ServedWork::prompt_tokens); }},
+      {"middle.output_tokens_per_s", "1/s", "output tokens that come in these quarters",
+       [](const F& f) { return in_the_middle(f, &ServedWork::output_tokens); }},
+      {"growth.is_certain", "",
+       "1: requests in the system grew in the second half of the arrivals' time, so the run has no steady state "
+       "([the test](serving.md#what-a-load-run-is-worth)); else 0. None of `growth` if all requests arrive at once",
+       [](const F& f) { return of_growth(f, [](const LoadGrowth& g) -> Value { return g.is_certain ? 1 : 0; }); }},
+      {"growth.requests_per_s", "1/s", "requests that came in that half, less requests that ended, by its time",
+       [](const F& f) { return of_growth(f, [](const LoadGrowth& g) -> Value { return g.per_s; }); }},
+      {"growth.error_per_s", "1/s", "standard error of this",
+       [](const F& f) { return of_growth(f, [](const LoadGrowth& g) -> Value { return g.error_per_s; }); }},
       {"ttft_s", "s", "from arrival to the first token at the client, mean of requests",
        [](const F& f) -> Value { return f.ttft.mean(); }},
       {"ttft_p50_s", "s", "median", [](const F& f) -> Value { return f.ttft.percentile(0.5); }},
       {"ttft_p90_s", "s", "90th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.9); }},
       {"ttft_p95_s", "s", "95th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.95); }},
       {"ttft_p99_s", "s", "99th percentile", [](const F& f) -> Value { return f.ttft.percentile(0.99); }},
+      {"ttft_admitted_s", "s", "from admission (the first kernel of a request's first batch) to the first token, mean",
+       [](const F& f) -> Value { return f.ttft_admitted.mean(); }},
+      {"ttft_admitted_p50_s", "s", "median", [](const F& f) -> Value { return f.ttft_admitted.percentile(0.5); }},
+      {"ttft_admitted_p90_s", "s", "90th percentile",
+       [](const F& f) -> Value { return f.ttft_admitted.percentile(0.9); }},
+      {"ttft_admitted_p99_s", "s", "99th percentile",
+       [](const F& f) -> Value { return f.ttft_admitted.percentile(0.99); }},
       {"ttft_parts_s.[part]", "s", "where this time goes: parts that add up to `ttft_s`", ttft_parts},
       {"queueing_s", "s",
        "from the queue, which a request enters when the host has accepted it, to its first kernel; mean of requests",

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sc_main/distribution.h"
+#include "sc_main/kinds/serving_load.h"
 #include "sc_main/metric.h"
 #include "workload/inference/service/service.h"
 
@@ -23,6 +24,10 @@ class ServingFigures : public workload::inference::ServiceSink {
   void close(workload::inference::Service& service, Time now);
 
   double rate(double amount) const;  ///< per second, from the first arrival to the last token
+  /// The second and third quarter of this time; no seconds, if it is shorter than a few bins.
+  WorkBins::Span middle() const;
+  /// Whether requests in the system grew while they arrived; none, if all arrive at once or some are not done.
+  std::optional<LoadGrowth> growth() const;
   double slo_attainment_ratio() const;
   double prefix_hit_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
@@ -33,10 +38,14 @@ class ServingFigures : public workload::inference::ServiceSink {
   const workload::inference::Slo slo;
   const bool is_paged;  ///< KV cache
   Distribution ttft, tpot, e2e;
-  Distribution decode_start;  ///< from arrival to the first batch of the instance with the answer
+  Distribution ttft_admitted;  ///< from the first kernel of the request's first batch
+  Distribution decode_start;   ///< from arrival to the first batch of the instance with the answer
   TimeHistogram itl;
   std::array<TimeSum, workload::inference::kTtftParts> ttft_parts;
   Time first_arrival = Time::max(), last_token;
+  WorkBins work;
+  std::vector<Stay> stays;
+  bool is_done = false;  ///< all requests are
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel

@@ -162,6 +162,7 @@ std::string ServingRun::table() const {
     if (const double seconds = f.ttft_part_s(part); is_paged() && seconds > 0)
       line(fmt::format("  {}", workload::inference::kTtftPartNames[part]),
            fmt::format("{}  {}", duration_text(seconds), percent(seconds / f.ttft.mean())));
+  line("TTFT from admission", spread(f.ttft_admitted));
   if (f.has_handoff()) line("time to decode start", spread(f.decode_start));
   line("TPOT", spread(f.tpot));
   line("time between tokens", spread(f.itl));
@@ -173,12 +174,24 @@ std::string ServingRun::table() const {
   if (f.has_handoff()) line("exposed KV handoff", mean(f.kv_wait_sum_s));
   text += "\n  achieved, from the first arrival to the last token\n";
   const auto rate = [&](std::uint64_t count) { return f.rate(static_cast<double>(count)); };
-  line("requests", fmt::format("{:.3f} requests/s", rate(f.requests)));
+  const WorkBins::Span middle = f.middle();
+  const bool has_middle = many && middle.seconds > 0;
+  const auto in_middle = [&](std::uint64_t count) { return static_cast<double>(count) / middle.seconds; };
+  line("requests",
+       fmt::format("{:.3f} requests/s", rate(f.requests)) +
+           (has_middle ? fmt::format("  (middle half of this time: {:.3f})", in_middle(middle.work.requests)) : ""));
   if (f.slo.ttft_s || f.slo.tpot_s)
     line("within the objectives",
          fmt::format("{:.3f} requests/s, {}", rate(f.within_slo), percent(f.slo_attainment_ratio())));
   line("prompts, answers",
-       fmt::format("{:.1f} tokens/s, {:.1f} tokens/s", rate(f.prompt_tokens), rate(f.output_tokens)));
+       fmt::format("{:.1f} tokens/s, {:.1f} tokens/s", rate(f.prompt_tokens), rate(f.output_tokens)) +
+           (has_middle ? fmt::format("  (middle: {:.1f}, {:.1f})", in_middle(middle.work.prompt_tokens),
+                                     in_middle(middle.work.output_tokens))
+                       : ""));
+  if (const std::optional<LoadGrowth> growth = f.growth(); growth && growth->is_certain)
+    line("not a steady state",
+         fmt::format("requests in the system grew by {:.3g} per s (+- {:.1g}) until the last arrival", growth->per_s,
+                     growth->error_per_s));
   if (f.refused > 0)
     line("refused",
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));

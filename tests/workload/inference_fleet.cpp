@@ -1,6 +1,7 @@
 // Fleets of instances behind a router: queues against Lindley's recursion, prefix hits, waits in the router.
 #include <numeric>
 
+#include "sc_main/kinds/serving_load.h"
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 
@@ -64,6 +65,26 @@ BOOST_AUTO_TEST_CASE(policies_that_know_more_wait_less) {
   BOOST_TEST(load < late);
   // M/D/1 at this load: W = D (1 + rho / 2(1 - rho)).
   BOOST_TEST(random / service_time().seconds() == 1 + 0.85 / (2 * 0.15), boost::test_tools::tolerance(0.2));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_beyond_its_capacity_grows_by_the_difference) {
+  const double capacity = 1 / service_time().seconds();
+  for (const double load : {0.7, 1.5}) {
+    BOOST_TEST_INFO_SCOPE(load);
+    ServingBench run(tiny_serving(
+        fleet(1, 1000, "arrivals: poisson, rate_per_s: " + std::to_string(load * capacity), "round_robin")));
+    run.run();
+    std::vector<Stay> stays;
+    for (const Served& served : run.served) stays.emplace_back(served.request.arrival, served.times.last_token);
+    const LoadGrowth growth = *load_growth(stays);
+    BOOST_TEST(growth.is_certain == (load > 1));
+    if (load < 1) continue;
+    // Arrivals as they were drawn in the second half of their time, less a steady stream of answers.
+    const Time last = stays.back().first, middle = last - share(last - stays.front().first, 1, 2);
+    const auto came = std::count_if(stays.begin(), stays.end(), [&](const Stay& stay) { return stay.first > middle; });
+    const double seconds = (last - middle).seconds();
+    BOOST_TEST(std::abs(growth.per_s - (static_cast<double>(came) / seconds - capacity)) <= 1 / seconds);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(prompts_of_g_groups_on_g_instances_miss_g_times) {
