@@ -112,8 +112,8 @@ class Executor : private collective::CollectiveClient {
   void arrived(std::optional<std::uint32_t> after) const {
     if (listener_ != nullptr) listener_->on_arrived(after);
   }
-  void answered(std::uint32_t request, bool is_awaited) const {
-    if (listener_ != nullptr) listener_->on_answered(request, is_awaited);
+  void answered(std::uint32_t request, std::uint32_t awaiting) const {
+    if (listener_ != nullptr) listener_->on_answered(request, awaiting);
   }
   void measure(const char* metric, std::uint32_t number) const {
     if (listener_ != nullptr) listener_->on_measure_begun(metric, number);

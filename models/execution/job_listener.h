@@ -39,8 +39,8 @@ class JobListener {
   /// A request arrives from outside the model: the event being processed has no job as its cause.
   /// @param after  the request whose answer the client has waited for, if any
   virtual void on_arrived(std::optional<std::uint32_t> after) = 0;
-  /// A request is done. @param is_awaited  a later request arrives now because of it
-  virtual void on_answered(std::uint32_t /*request*/, bool /*is_awaited*/) {}
+  /// A request is done. @param awaiting  requests that will arrive because of it
+  virtual void on_answered(std::uint32_t /*request*/, std::uint32_t /*awaiting*/) {}
   // A measurement for a metric of the summary. The event being processed is the cause of its begin and of its end.
   /// @param number  of the request, step or other unit that is measured
   virtual void on_measure_begun(const char* metric, std::uint32_t number) = 0;

@@ -170,7 +170,7 @@ class CriticalPath final : public execution::JobListener,
   void on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
                    bool has_others) override;
   void on_arrived(std::optional<std::uint32_t> after) override;
-  void on_answered(std::uint32_t request, bool is_awaited) override;
+  void on_answered(std::uint32_t request, std::uint32_t awaiting) override;
   void on_measure_begun(const char* metric, std::uint32_t number) override {
     begun_[{metric, number}] = {current(), ahead_of(number, current()), moved_, starting_};
   }
@@ -240,7 +240,8 @@ class CriticalPath final : public execution::JobListener,
   std::map<std::pair<const void*, std::uint32_t>, Gate> gates_;
   std::map<const void*, Composed> composed_;             ///< by scheduler
   std::unordered_map<std::uint32_t, Request> requests_;  ///< that schedulers have taken
-  std::unordered_map<std::uint32_t, Moment> answered_;   ///< requests whose answer another one waits for
+  /// Requests whose answer others wait for, and how many.
+  std::unordered_map<std::uint32_t, std::pair<Moment, std::uint32_t>> answered_;
   Moment last_answer_;
   std::vector<Time> moved_, starting_;  ///< until now, by Frees: as in a measure
   std::map<std::pair<std::string, std::uint32_t>, Begun> begun_;

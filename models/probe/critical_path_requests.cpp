@@ -94,18 +94,18 @@ void CriticalPath::on_arrived(std::optional<std::uint32_t> after) {
   if (!after) return;
   const auto answer = answered_.find(*after);
   if (answer == answered_.end()) return;
-  wait_for(answer->second);
-  answered_.erase(answer);
+  wait_for(answer->second.first);
+  if (--answer->second.second == 0) answered_.erase(answer);
 }
 
-void CriticalPath::on_answered(std::uint32_t number, bool is_awaited) {
+void CriticalPath::on_answered(std::uint32_t number, std::uint32_t awaiting) {
   Moment answer = current();
   const Offsets ahead = ahead_of(number, answer);
   for (std::size_t f = 0; f < ahead.size(); ++f) answer.if_free[f] = Time::fs(answer.if_free[f].fs() - ahead[f]);
   answer.clock = nullptr;
   requests_.erase(number);
   join(last_answer_, answer);
-  if (is_awaited) answered_[number] = std::move(answer);
+  if (awaiting > 0) answered_[number] = {std::move(answer), awaiting};
 }
 
 }  // namespace railyard::probe

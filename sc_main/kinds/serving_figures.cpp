@@ -56,6 +56,10 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   work.add(t.first_token, {0, served.request.prompt_tokens, 0});
   work.add(t.last_token, {1, 0, 0});
   stays.emplace_back(arrival, t.last_token);
+  if (has_sessions && served.request.session > 0) {
+    Stay& session = sessions.try_emplace(served.request.session, arrival, t.last_token).first->second;
+    session = {sooner(session.first, arrival), later(session.second, t.last_token)};
+  }
   first_arrival = sooner(first_arrival, arrival);
   last_token = later(last_token, t.last_token);
   prompt_tokens += served.request.prompt_tokens;
@@ -78,7 +82,10 @@ void ServingFigures::on_kv_moved(const workload::inference::KvMoved& moved) {
 
 ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
                                const std::vector<std::uint32_t>& kv_blocks)
-    : slo(spec.slo), is_paged(!spec.instances.front().whole), instances(kv_blocks.size()) {
+    : slo(spec.slo),
+      is_paged(!spec.instances.front().whole),
+      has_sessions(spec.has_sessions),
+      instances(kv_blocks.size()) {
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;
     instances[i].part = spec.instances[i].part;
@@ -162,6 +169,12 @@ double ServingFigures::stage_utilisation(const Instance& instance, std::size_t s
 }
 
 double ServingFigures::rate(double amount) const { return ratio(amount, since(last_token, first_arrival).seconds()); }
+
+Distribution ServingFigures::session_times() const {
+  Distribution times;
+  for (const auto& [number, session] : sessions) times.add((session.second - session.first).seconds());
+  return times;
+}
 
 WorkBins::Span ServingFigures::middle() const {
   const Time quarter = share(since(last_token, first_arrival), 1, 4);

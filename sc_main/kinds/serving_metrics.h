@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 #include "sc_main/distribution.h"
 #include "sc_main/kinds/serving_load.h"
@@ -46,6 +47,9 @@ class ServingFigures : public workload::inference::ServiceSink {
   WorkBins work;
   std::vector<Stay> stays;
   bool is_done = false;  ///< all requests are
+  const bool has_sessions;
+  std::map<std::uint64_t, Stay> sessions;  ///< first arrival, last token
+  Distribution session_times() const;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel

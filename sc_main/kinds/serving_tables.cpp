@@ -43,7 +43,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   if (is_paged()) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
     for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
-    requests_csv_->print("\n");
+    requests_csv_->print(spec().has_sessions ? ",session\n" : "\n");
   } else {
     requests_csv_->print(
         "queued_ns,admitted_ns,prefill_begin_ns,prefilled_ns,first_token_ns,kv_landed_ns,decode_begin_ns\n");
@@ -117,6 +117,7 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
     requests_csv_->print(",{}", nanoseconds(after) - nanoseconds(before));
     before = after;
   }
+  if (spec().has_sessions) requests_csv_->print(",{}", served.request.session);
   requests_csv_->print("\n");
 }
 
@@ -195,6 +196,7 @@ std::string ServingRun::table() const {
   if (f.refused > 0)
     line("refused",
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
+  if (f.has_sessions) line("sessions", fmt::format("{}, each {}", f.sessions.size(), spread(f.session_times())));
   if (is_paged()) {
     line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
     line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));

@@ -1,11 +1,12 @@
 """What a run of a serving engine leaves, from outside: requests, iterations, log, timeline, waveform."""
 
 import decimal
+import json
 import re
 
 import pytest
 
-from platform_runs import refuse, rows, run, succeed, summary, tiny
+from platform_runs import ROOT, refuse, rows, run, succeed, summary, tiny
 from serving_runs import SHAPES, serving
 from test_kinds import documented
 from timelines import Timeline, ns
@@ -221,3 +222,37 @@ def test_explain_shows_parameters_memory_flop_and_kernel_times(tmp_path):
     assert (prompt[0], decode[0]) == ("384", "1")
     assert all(float(of_prompt) > float(of_decode) > 0 for of_prompt, of_decode in zip(prompt[1:], decode[1:]))
     assert re.search(r"stage 1, \d+ layers: - \S+ GB weights", text)
+
+
+SESSIONS = """\
+model: {{config: {root}/tests/models/tiny.json}}
+machine: {{groups: {{gpus: {{servers: 1}}}}}}
+workload:
+  kind: serving
+  host: none
+  requests: {{format: mooncake, file: {file}}}
+  instances: [{{name: a}}]
+"""
+
+
+def trace(folder, *lines):
+    (folder / "trace.jsonl").write_text("".join(json.dumps({"input_length": 40, "output_length": 3, **line}) + "\n" for line in lines))
+    return tiny(folder, SESSIONS.format(root=ROOT, file=folder / "trace.jsonl"))
+
+
+def test_a_session_of_a_trace_from_outside(tmp_path):
+    path = trace(tmp_path, {"timestamp": 10, "session_id": "a"}, {"timestamp": 10}, {"session_id": "a", "delay": 2.5, "input_length": 60})
+    printed = succeed("plx_box", path, "--out", tmp_path / "out").stdout
+    first, alone, second = (row for _, row in sorted((int(row["request id"]), row) for row in rows(tmp_path / "out" / "requests.csv")))
+    assert [row["session"] for row in (first, alone, second)] == ["1", "0", "1"]
+    assert int(second["arrival"]) - int(first["end_time"]) == 2_500_000
+    assert second["cached_tokens"] == "32"  # full blocks of the first prompt and its answer: 43 tokens, 42 with KV
+    metrics = summary(tmp_path / "out")["metrics"]["sessions"]
+    assert metrics["count"] == 1
+    assert metrics["duration_s"] * 1e9 == pytest.approx(int(second["end_time"]) - int(first["arrival"]), abs=1)
+    assert "    sessions                       1, each " in printed
+
+
+def test_a_circle_of_requests_is_refused(tmp_path):
+    path = trace(tmp_path, {"request_id": 1, "wait_for": [2]}, {"request_id": 2, "wait_for": [1]})
+    assert "trace.jsonl:1:1: error: wait_for: the line waits for itself, by way of line 2" in refuse("plx_box", path)

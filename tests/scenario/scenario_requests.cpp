@@ -2,8 +2,7 @@
 #define BOOST_TEST_MODULE scenario_requests
 #include <boost/test/unit_test.hpp>
 
-#include "sc_main/scenario/kinds/serving_requests.h"
-#include "tests/scenario/scenario_support.h"
+#include "tests/scenario/request_forms.h"
 
 using namespace railyard;
 using namespace railyard::scenario;
@@ -11,56 +10,6 @@ using namespace railyard::test;
 using namespace railyard::workload::inference;
 
 namespace {
-
-using Ids = std::vector<std::uint64_t>;
-
-struct Workload {
-  ServingRequestsSection requests;
-};
-
-struct Requests {
-  Scratch scratch;
-
-  /// `text` begins at column 13 of line 2.
-  ServingRequests load(const std::string& text, std::uint64_t seed = 1) const {
-    const Source source{parse_yaml("workload:\n  requests: " + text + "\n", "s.yaml")};
-    Record<Workload> table;
-    table.variants("requests", &Workload::requests, serving_request_forms(), "the requests").required();
-    Workload written;
-    table.read(written, *value_at(source.root, "workload"), "workload");
-    return resolve_serving_requests(written.requests, {{"a"}, {}}, true, seed, source);
-  }
-  std::string refusal(const std::string& text) const {
-    try {
-      load(text);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  ServingRequests trace(const std::string& format, const std::string& text, const std::string& more = "") const {
-    scratch.write("t", text);
-    return load("{format: " + format + ", file: t" + more + "}");
-  }
-  std::string trace_refusal(const std::string& format, const std::string& text, const std::string& more = "") const {
-    scratch.write("t", text);
-    return refusal("{format: " + format + ", file: t" + more + "}");
-  }
-};
-
-/// All requests; each is done when it arrives.
-std::vector<RequestSource::Arrival> taken(RequestSource& source) {
-  std::vector<RequestSource::Arrival> all;
-  while (source.next_arrival()) {
-    all.push_back(source.take());
-    source.done(static_cast<std::uint32_t>(all.size() - 1), all.back().request.arrival);
-  }
-  BOOST_TEST(all.size() == source.count());
-  return all;
-}
-
-std::vector<RequestSource::Arrival> taken(const ServingRequests& requests) { return taken(*requests.make_source()); }
 
 const std::string kLengths = "prompt_tokens: 100, output_tokens: 20";
 
@@ -341,9 +290,6 @@ BOOST_AUTO_TEST_CASE(trace_errors_have_line_and_column) {
   BOOST_TEST(refusal("{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": NaN}")
                  .find("t:3:1: error: expected a JSON object on each line, got ") == 0u);
   BOOST_TEST(refusal("[1]") == "t:3:1: error: expected a JSON object on each line, got '[1]'");
-  BOOST_TEST(refusal("{\"arrival_time_ns\": 5, \"sub_requests\": [{\"input_toks\": 33, \"output_toks\": 2}]}") ==
-             "t:3:40: error: sub_requests: sessions are not supported; accepted: rows with input_toks, output_toks and "
-             "arrival_time_ns");
   const std::string row = "{\"input_toks\": 33, \"output_toks\": 2, \"arrival_time_ns\": 5, ";
   BOOST_TEST(refusal(row + "\"input_tok_ids\": [1, 2]}") ==
              "t:3:77: error: input_tok_ids: expected 33 ids, as input_toks says, got 2");

@@ -38,7 +38,7 @@ struct Fleet {
     Request request{now, tokens, 1};
     request.session = session;
     RequestContent content;
-    if (shared > 0) content = {shared, {group}};
+    if (shared > 0) content = {shared, {group}, {}};
     Asked asked(number, request, content, part);
     return router.choose(asked, router.candidates(request, part), now);
   }
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(kv_cost_is_dynamos) {
   Fleet fleet(with(RouterPolicy::kv_cost), 4);
   RouterView& view = fleet.router.view();
   // Instance 1 has 20 blocks of group 5's prefix, instance 3 has 10.
-  const std::vector<BlockPool::Content> blocks = known_contents({320, {5}}, 640, kBlock);
+  const std::vector<BlockPool::Content> blocks = known_contents({320, {5}, {}}, 640, kBlock);
   BOOST_TEST_REQUIRE(blocks.size() == 20u);
   for (std::size_t i = 0; i < 20; ++i) {
     view.on_stored(1, blocks[i], {});
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(kv_cost_has_no_credit_for_answers_and_decays_with_load) {
   spec.kv_cost.overlap_decay = 1;
   spec.kv_cost.active_request_weight = 3;
   Fleet fleet(spec, 4, 2);
-  const std::vector<BlockPool::Content> blocks = known_contents({320, {5}}, 640, kBlock);
+  const std::vector<BlockPool::Content> blocks = known_contents({320, {5}, {}}, 640, kBlock);
   for (std::uint32_t id = 0; id < 4; ++id)
     for (const BlockPool::Content content : blocks) fleet.router.view().on_stored(id, content, {});
   const std::uint32_t first = fleet.send(640, 5, 320).instance;

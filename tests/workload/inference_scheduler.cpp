@@ -21,7 +21,7 @@ namespace {
 
 /// The ids of a prompt: `shared` ids that all prompts have, then ids of its own.
 RequestContent content(std::uint32_t block_tokens, std::size_t ids, std::size_t shared, std::uint64_t own) {
-  RequestContent c{block_tokens, std::vector<std::uint64_t>(ids, 1'000'000 + own)};
+  RequestContent c{block_tokens, std::vector<std::uint64_t>(ids, 1'000'000 + own), {}};
   std::fill_n(c.ids.begin(), shared, 7);
   return c;
 }

@@ -9,10 +9,12 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/taken_requests.h"
 #include "workload/inference/requests/request_generator.h"
 
 using namespace railyard;
 using namespace railyard::workload::inference;
+using railyard::test::Taken;
 
 namespace {
 
@@ -29,40 +31,9 @@ GeneratorSpec spec_of(std::uint32_t count, ArrivalProcess arrivals, double rate_
   return spec;
 }
 
-struct Taken {
-  RequestSource::Arrival arrival;
-  Time done;
-};
-
-/// Takes every request of a source, and answers request n after service(n).
-template <class Service>
-std::vector<Taken> served(RequestSource& source, const Service& service) {
-  std::vector<Taken> taken;
-  std::multimap<Time, std::uint32_t, bool (*)(const Time&, const Time&)> in_flight(
-      [](const Time& a, const Time& b) { return a < b; });
-  for (;;) {
-    const auto next = source.next_arrival();
-    if (!in_flight.empty() && (!next || in_flight.begin()->first <= *next)) {
-      const auto [now, request] = *in_flight.begin();
-      in_flight.erase(in_flight.begin());
-      source.done(request, now);
-    } else if (next) {
-      const auto number = static_cast<std::uint32_t>(taken.size());
-      taken.push_back({source.take(), {}});
-      BOOST_REQUIRE((taken.back().arrival.request.arrival == *next));
-      taken.back().done = *next + service(number);
-      in_flight.emplace(taken.back().done, number);
-    } else {
-      break;
-    }
-  }
-  BOOST_TEST(taken.size() == source.count());
-  return taken;
-}
-
 std::vector<Taken> served(const GeneratorSpec& spec, Time service = Time::ms(1), std::uint64_t seed = kSeed) {
   RequestGenerator source(spec, seed);
-  return served(source, [=](std::uint32_t) { return service; });
+  return test::served(source, [=](std::uint32_t) { return service; });
 }
 
 /// Mean and standard deviation, with the number of values.
@@ -263,7 +234,7 @@ BOOST_AUTO_TEST_CASE(a_closed_loop_keeps_its_concurrency) {
   GeneratorSpec spec = spec_of(500, ArrivalProcess::closed_loop);
   spec.concurrency = 8;
   RequestGenerator source(spec, kSeed);
-  const auto taken = served(source, [](std::uint32_t n) { return Time::us(100 + n * 37 % 91); });
+  const auto taken = test::served(source, [](std::uint32_t n) { return Time::us(100 + n * 37 % 91); });
   BOOST_TEST(most_in_flight(taken) == 8u);
   // Each request after the first 8 arrives at the instant at which an earlier one is done.
   std::multiset<std::uint64_t> ends, starts;
@@ -289,7 +260,7 @@ BOOST_AUTO_TEST_CASE(users_wait_for_their_answers) {
   spec.prefix = SharedPrefix{3, 2, 110};
   const auto service = [](std::uint32_t n) { return Time::us(2000 + n * 7919 % 9000); };
   RequestGenerator source(spec, kSeed);
-  const auto taken = served(source, service);
+  const auto taken = test::served(source, service);
 
   // Prompts hold the prefix, and their ids cover exactly the prefix.
   std::map<std::uint64_t, std::size_t> requests_of_group;
@@ -338,7 +309,7 @@ BOOST_AUTO_TEST_CASE(quick_users_do_not_wait_for_a_slow_one) {
   spec.prompt_tokens = UniformTokens{100, 100};
   spec.prefix = SharedPrefix{3, 1, 50};
   RequestGenerator source(spec, kSeed);
-  const auto taken = served(source, [](std::uint32_t n) { return n == 0 ? Time::ms(10'000) : Time::ms(1); });
+  const auto taken = test::served(source, [](std::uint32_t n) { return n == 0 ? Time::ms(10'000) : Time::ms(1); });
   const auto slow = taken[0].arrival.content.ids[0];
   for (std::size_t i = 1; i <= 20; ++i) BOOST_TEST(taken[i].arrival.content.ids[0] != slow);
   for (std::size_t i = 21; i < 30; ++i) {
@@ -352,7 +323,7 @@ BOOST_AUTO_TEST_CASE(users_share_a_closed_loop) {
   spec.concurrency = 4;
   spec.prefix = SharedPrefix{6, 1, 20};
   RequestGenerator source(spec, kSeed);
-  const auto taken = served(source, [](std::uint32_t n) { return Time::us(100 + n * 7919 % 900); });
+  const auto taken = test::served(source, [](std::uint32_t n) { return Time::us(100 + n * 7919 % 900); });
   BOOST_TEST(most_in_flight(taken) == 4u);
   for (std::uint64_t group = 0; group < 6; ++group) {
     std::vector<Taken> of_group;

@@ -374,6 +374,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
       resolve_serving_requests(written.written_requests, names, is_fixed, setting.machine.seed, setting.source);
   check_contents(spec.router, requests.has_contents, setting.source);
   spec.requests = requests.make_source;
+  spec.has_sessions = requests.has_sessions;
   spec.longest = requests.prompt_and_output;
   const workload::inference::ServingRules& rules = spec.instances.back().rules;
   spec.handoff = written.kv_transfer.mode.value_or(rules.handoff);

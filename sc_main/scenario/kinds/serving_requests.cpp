@@ -73,12 +73,36 @@ TokensDistribution read_length(const Node& node, const std::string& path) {
   return length.forms.uniform;
 }
 
-template <class Member>
-Field& add_length(Record<ServingRequestsSection>& record, const char* key, Member member, const char* doc) {
+template <class Section, class Member>
+Field& add_length(Record<Section>& record, const char* key, Member member, const char* doc) {
   return record.custom(key, doc, "integer, {uniform: {min, max}} or {lognormal: {mean, cv_ratio}}", length_schema,
-                       [member](ServingRequestsSection& section, const Node& node, const std::string& path) {
+                       [member](Section& section, const Node& node, const std::string& path) {
                          section.*member = read_length(node, path);
                        });
+}
+
+Record<SessionsSection> sessions_record() {
+  using Section = SessionsSection;
+  Record<Section> r;
+  add_length(r, "turns", &Section::turns,
+             "requests that follow each other in a session, subagents not counted; at most 1000")
+      .required();
+  r.add("think_s", &Section::think_s, "from the last token of an answer to the arrival of the next turn")
+      .range(0, kLongestRunSeconds);
+  add_length(r, "growth_tokens", &Section::growth_tokens,
+             "new tokens of each later prompt, after the earlier prompt and its answer")
+      .required();
+  r.add("system_tokens", &Section::system_tokens,
+        "first tokens of each first prompt, which are equal in all sessions; included in prompt_tokens, and the "
+        "shortest "
+        "prompt that lognormal draws")
+      .range(0, kMostTokens);
+  r.add("subagents", &Section::subagents,
+        "requests that each answer but the last one starts beside one another, with prompts like first ones; the next "
+        "turn "
+        "waits for all of them, and then think_s")
+      .range(0, 1000);
+  return r;
 }
 
 Record<ServingRequestsSection> generated_form() {
@@ -101,7 +125,7 @@ Record<ServingRequestsSection> generated_form() {
       .required();
 
   Record<Section> r;
-  r.add("count", &Section::count, "number of requests")
+  r.add("count", &Section::count, "number of requests; with `sessions`, of sessions")
       .range(1, kMostRequests)
       .fallback("1; with stages, by their rates");
   r.choice("arrivals", &Section::arrivals, kProcesses,
@@ -122,6 +146,9 @@ Record<ServingRequestsSection> generated_form() {
       .required();
   r.mapping("prefix", prefix.fields(), "groups of users whose prompts begin with the same tokens",
             [](void* record) { return std::vector<void*>{&static_cast<Section*>(record)->prefix.emplace()}; });
+  r.mapping("sessions", sessions_record().fields(),
+            "requests that follow each other: arrivals are those of sessions, and prompt_tokens those of a first turn",
+            [](void* record) { return std::vector<void*>{&static_cast<Section*>(record)->sessions.emplace()}; });
   return r;
 }
 
@@ -182,19 +209,73 @@ std::vector<RateStage> stages_of(const ServingRequestsSection& written, std::uin
   return stages;
 }
 
+/// The largest number of tokens, if there is one.
+std::optional<std::uint64_t> longest(const TokensDistribution& tokens) {
+  const auto* uniform = std::get_if<UniformTokens>(&tokens);
+  return uniform ? std::optional<std::uint64_t>(uniform->max) : std::nullopt;
+}
+
+void check_shared(const std::string& key, std::uint32_t shared_tokens, const TokensDistribution& prompts,
+                  const Source& source) {
+  const auto check = [&](double tokens, const std::string& which) {
+    if (shared_tokens > tokens)
+      refuse(
+          source, key,
+          std::to_string(shared_tokens) + " is more than the " + which + " prompt, " + number_text(tokens) + " tokens");
+  };
+  if (const auto* uniform = std::get_if<UniformTokens>(&prompts)) check(uniform->min, "shortest");
+  if (const auto* lognormal = std::get_if<LognormalTokens>(&prompts)) check(lognormal->mean, "mean");
+}
+
 void check_prefix(const SharedPrefix& prefix, const TokensDistribution& prompts, const Source& source) {
   const double users = static_cast<double>(prefix.groups) * prefix.users_per_group;
   if (users > kMostRequests)
     refuse(source, "prefix", number_text(users) + " users; accepted: up to " + number_text(kMostRequests));
-  const auto check = [&](double tokens, const std::string& which) {
-    if (prefix.shared_tokens > tokens) {
-      refuse(source, "prefix.shared_tokens",
-             std::to_string(prefix.shared_tokens) + " is more than the " + which + " prompt, " + number_text(tokens) +
-                 " tokens");
-    }
-  };
-  if (const auto* uniform = std::get_if<UniformTokens>(&prompts)) check(uniform->min, "shortest");
-  if (const auto* lognormal = std::get_if<LognormalTokens>(&prompts)) check(lognormal->mean, "mean");
+  check_shared("prefix.shared_tokens", prefix.shared_tokens, prompts, source);
+}
+
+SessionsSpec sessions_spec(const ServingRequestsSection& written, const StartsSpec& starts, const Source& source) {
+  constexpr std::uint32_t kMostTurns = 1000;
+  const SessionsSection& of = *written.sessions;
+  if (written.prefix)
+    refuse(source, "prefix", "does not apply to sessions; their system_tokens are equal in all of them");
+  check_shared("sessions.system_tokens", of.system_tokens, written.prompt_tokens, source);
+  SessionsSpec spec{starts,
+                    of.turns,
+                    written.prompt_tokens,
+                    of.growth_tokens,
+                    written.output_tokens,
+                    Time::seconds(of.think_s),
+                    of.system_tokens,
+                    of.subagents};
+  if (auto* lognormal = std::get_if<LognormalTokens>(&spec.turns)) lognormal->most = kMostTurns;
+  const double turns = longest(spec.turns).value_or(kMostTurns);
+  if (turns > kMostTurns)
+    refuse(source, "sessions.turns",
+           number_text(turns) + " is out of range; accepted: 1 to " + number_text(kMostTurns));
+  double sessions = starts.count.value_or(0);
+  for (const StageSection& stage : written.stages) sessions += stage.duration_s * stage.rate_per_s;
+  const double requests = sessions * (turns + (turns - 1) * of.subagents);
+  if (requests > kMostRequests)
+    refuse(source, "sessions",
+           "up to " + number_text(requests) + " requests; accepted: up to " + number_text(kMostRequests));
+  return spec;
+}
+
+ServingRequests generated_sessions(const ServingRequestsSection& written, const StartsSpec& starts, std::uint64_t seed,
+                                   const Source& source) {
+  const SessionsSpec spec = sessions_spec(written, starts, source);
+  ServingRequests result;
+  result.make_source = [=] { return std::make_unique<SessionGenerator>(spec, seed); };
+  result.has_contents = result.has_sessions = true;
+  const Origin where = place_of(source.root, "workload." + kKey + ".sessions");
+  const auto turns = longest(spec.turns), first = longest(spec.prompt_tokens), growth = longest(spec.growth_tokens),
+             output = longest(spec.output_tokens);
+  if (!turns || !first || (*turns > 1 && (!growth || !output))) return result;
+  const std::uint64_t last = *first + (*turns - 1) * (growth.value_or(0) + output.value_or(0));
+  result.prompt = {std::min(last, std::max(*first, SessionGenerator::kMostTokens)), where};
+  if (output) result.prompt_and_output = {result.prompt->tokens + *output, where};
+  return result;
 }
 
 ServingRequests generated(const ServingRequestsSection& written, std::uint64_t seed, const Source& source) {
@@ -206,6 +287,7 @@ ServingRequests generated(const ServingRequestsSection& written, std::uint64_t s
   spec.stages = stages_of(written, spec.count.value_or(0), source);
   spec.burstiness_ratio = written.burstiness_ratio;
   spec.concurrency = written.concurrency;
+  if (written.sessions) return generated_sessions(written, spec, seed, source);
   spec.prompt_tokens = written.prompt_tokens;
   spec.output_tokens = written.output_tokens;
   spec.prefix = written.prefix;
@@ -213,11 +295,10 @@ ServingRequests generated(const ServingRequestsSection& written, std::uint64_t s
   ServingRequests result;
   result.make_source = [=] { return std::make_unique<RequestGenerator>(spec, seed); };
   const Origin where = place_of(source.root, "workload." + kKey + ".prompt_tokens");
-  const auto* prompts = std::get_if<UniformTokens>(&spec.prompt_tokens);
-  const auto* outputs = std::get_if<UniformTokens>(&spec.output_tokens);
+  const auto prompt = longest(spec.prompt_tokens), output = longest(spec.output_tokens);
   result.has_contents = spec.prefix && spec.prefix->shared_tokens > 0;
-  if (prompts) result.prompt = {prompts->max, where};
-  if (prompts && outputs) result.prompt_and_output = {std::uint64_t{prompts->max} + outputs->max, where};
+  if (prompt) result.prompt = {*prompt, where};
+  if (prompt && output) result.prompt_and_output = {*prompt + *output, where};
   return result;
 }
 

@@ -8,12 +8,19 @@
 
 #include "sc_main/scenario/kinds/requests.h"
 #include "workload/inference/requests/request_generator.h"
+#include "workload/inference/requests/session_generator.h"
 #include "workload/inference/service/serving_spec.h"
 
 namespace railyard::scenario {
 
 struct StageSection {
   double rate_per_s = 0, duration_s = 0;
+};
+
+struct SessionsSection {
+  workload::inference::TokensDistribution turns, growth_tokens;
+  double think_s = 0;
+  std::uint32_t system_tokens = 0, subagents = 0;
 };
 
 struct ServingRequestsSection : TraceSection {
@@ -25,6 +32,7 @@ struct ServingRequestsSection : TraceSection {
   std::uint32_t concurrency = 0;
   workload::inference::TokensDistribution prompt_tokens, output_tokens;
   std::optional<workload::inference::SharedPrefix> prefix;
+  std::optional<SessionsSection> sessions;
   std::vector<RequestItem> list;
 };
 
@@ -42,6 +50,7 @@ struct ServingRequests {
   };
   std::optional<Priority> priority;
   bool has_contents = false;  ///< some requests tell the contents of their prompts
+  bool has_sessions = false;  ///< some belong together, and follow each other
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };
 

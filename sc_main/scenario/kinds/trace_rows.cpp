@@ -5,32 +5,12 @@
 #include <cmath>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
-#include "sc_main/scenario/table/node.h"
-#include "sc_main/scenario/table/record.h"
+#include "sc_main/scenario/kinds/trace_rows_json.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
 
-using nlohmann::json;
-using workload::inference::RequestContent;
-
 namespace {
-
-constexpr std::int64_t kNsPerSecond = 1'000'000'000;
-
-/// @param refuse  makes an error of a text
-template <class Refuse>
-std::uint32_t tokens(const std::string& column, const std::string& text, const Refuse& refuse) {
-  const bool is_number =
-      !text.empty() && text.size() <= 12 && text.find_first_not_of("0123456789") == std::string::npos;
-  const double value = is_number ? std::stod(text) : 0;
-  if (!is_number) throw refuse(column + ": expected an integer, got " + in_quotes(text));
-  if (value < 1 || value > kMostTokens)
-    throw refuse(column + ": " + in_quotes(text) + " is out of range; accepted: 1 to " + number_text(kMostTokens));
-  return static_cast<std::uint32_t>(value);
-}
 
 /// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that leap days come last.
 std::int64_t days_from_epoch(std::int64_t year, std::int64_t month, std::int64_t day) {
@@ -128,172 +108,20 @@ class VidurRows : public CsvRows {
   }
 };
 
-std::string text_of(const json& value) { return value.dump(-1, ' ', true, json::error_handler_t::replace); }
-
-class JsonRows : public TraceRows {
- public:
-  JsonRows(const std::string& path, const Origin& where) : TraceRows(path, where), path_(path) {}
-
-  std::uint32_t priority() const override {
-    if (!row_.contains("priority")) return 0;
-    const json& priority = row_["priority"];
-    if (!priority.is_number_unsigned() || priority.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostPriority))
-      throw error_at("priority", "expected an integer from 0 to " + number_text(kMostPriority) + ", got " +
-                                     in_quotes(text_of(priority)));
-    return priority.get<std::uint32_t>();
-  }
-  Origin priority_place() const override { return place_of(tree(), "priority"); }
-
- protected:
-  /// Reads a line; if it is not JSON, the row is not an object.
-  bool next_row() {
-    if (!lines.next(line_)) return false;
-    row_ = json::parse(line_, nullptr, false);
-    return true;
-  }
-  InputError not_an_object() const {
-    return lines.error("expected a JSON object on each line, got " + in_quotes(line_));
-  }
-  const json& required(const char* key) const {
-    if (!row_.contains(key)) throw lines.error(std::string(key) + ": is required on each line");
-    return row_[key];
-  }
-  /// The row as a tree with positions. Slower than parse(), so only errors use it. @throws InputError: not valid JSON
-  NodePtr tree() const {
-    const std::string earlier_lines(static_cast<std::size_t>(lines.place().line - 1), '\n');
-    return parse_json(earlier_lines + line_, path_);
-  }
-  /// An error at a value of the row, such as "hash_ids.3".
-  InputError error_at(const std::string& key, const std::string& what) const {
-    return InputError(place_of(tree(), key), key + ": " + what);
-  }
-
-  /// The list of non-negative integers at `key`.
-  std::vector<std::uint64_t> ids(const char* key) const {
-    const json& list = row_[key];
-    if (!list.is_array()) throw error_at(key, "expected a list of integers, got " + in_quotes(text_of(list)));
-    std::vector<std::uint64_t> result;
-    result.reserve(list.size());
-    for (const json& id : list) {
-      if (!id.is_number_unsigned())
-        throw error_at(key + ("." + std::to_string(result.size())),
-                       "expected an integer, at least 0, got " + in_quotes(text_of(id)));
-      result.push_back(id.get<std::uint64_t>());
-    }
-    return result;
-  }
-  /// Content by hash_ids. The id of a last block that the prompt does not fill is left out.
-  RequestContent hashed_content(std::uint32_t block_tokens, std::uint32_t prompt_tokens) const {
-    RequestContent content{block_tokens, ids("hash_ids")};
-    const std::uint32_t needed = prompt_tokens / block_tokens;
-    if (content.ids.size() < needed)
-      throw error_at("hash_ids", "a prompt of " + std::to_string(prompt_tokens) + " tokens needs at least " +
-                                     std::to_string(needed) + " ids of " + std::to_string(block_tokens) +
-                                     " tokens, got " + std::to_string(content.ids.size()));
-    content.ids.resize(needed);
-    return content;
-  }
-
-  json row_;
-
- private:
-  std::string path_, line_;
-};
-
-class MooncakeRows : public JsonRows {
- public:
-  using JsonRows::JsonRows;
-
-  bool next(TraceRow& row) override {
-    if (!next_row()) return false;
-    if (!row_.is_object()) throw not_an_object();
-    const auto refuse = [&](const std::string& what) { return lines.error(what); };
-    const json& timestamp = required("timestamp");
-    constexpr double kLatestMs = 1e12;
-    if (!timestamp.is_number() || timestamp.get<double>() < 0 || !(timestamp.get<double>() < kLatestMs))
-      throw lines.error("timestamp: expected milliseconds, got " + in_quotes(text_of(timestamp)));
-    constexpr double kNsPerMs = 1e6;
-    constexpr std::int64_t kWholeNsPerMs = 1'000'000;
-    row.arrival_ns = timestamp.is_number_integer() ? timestamp.get<std::int64_t>() * kWholeNsPerMs
-                                                   : static_cast<std::int64_t>(timestamp.get<double>() * kNsPerMs);
-    row.prompt_tokens = prompt_tokens_ = tokens("input_length", text_of(required("input_length")), refuse);
-    row.output_tokens = tokens("output_length", text_of(required("output_length")), refuse);
-    return true;
-  }
-
-  RequestContent content() const override {
-    constexpr std::uint32_t kBlockTokens = 512;
-    return row_.contains("hash_ids") ? hashed_content(kBlockTokens, prompt_tokens_) : RequestContent();
-  }
-
- private:
-  std::uint32_t prompt_tokens_ = 0;
-};
-
-class LlmServingSimRows : public JsonRows {
- public:
-  using JsonRows::JsonRows;
-
-  bool next(TraceRow& row) override {
-    if (!next_row()) return false;
-    if (row_.is_discarded()) tree();  // throws the error with its column
-    if (!row_.is_object()) throw not_an_object();
-    if (row_.contains("sub_requests"))
-      throw error_at("sub_requests",
-                     "sessions are not supported; accepted: rows with input_toks, output_toks and arrival_time_ns");
-    const json& arrival = required("arrival_time_ns");
-    constexpr double kLatestNs = 1e18;
-    if (!arrival.is_number() || !(arrival.get<double>() >= 0 && arrival.get<double>() < kLatestNs))
-      throw error_at("arrival_time_ns", "expected nanoseconds, at least 0, got " + in_quotes(text_of(arrival)));
-    row.arrival_ns = arrival.is_number_integer() ? arrival.get<std::int64_t>() : std::llround(arrival.get<double>());
-    row.prompt_tokens = count("input_toks");
-    row.output_tokens = count("output_toks");
-    lengths_ = row;
-    return true;
-  }
-
-  RequestContent content() const override {
-    std::vector<std::uint64_t> answer;
-    if (row_.contains("output_tok_ids")) answer = ids_of("output_tok_ids", "output_toks", lengths_.output_tokens);
-    if (row_.contains("input_tok_ids")) {
-      RequestContent content{1, ids_of("input_tok_ids", "input_toks", lengths_.prompt_tokens)};
-      content.ids.insert(content.ids.end(), answer.begin(), answer.end());
-      return content;
-    }
-    if (!row_.contains("hash_ids")) return {};
-    if (!row_.contains("hash_block_tokens")) throw error_at("hash_ids", "needs hash_block_tokens beside it");
-    return hashed_content(count("hash_block_tokens"), lengths_.prompt_tokens);
-  }
-
- private:
-  std::uint32_t count(const char* key) const {
-    return tokens(key, text_of(required(key)),
-                  [&](const std::string& what) { return InputError(place_of(tree(), key), what); });
-  }
-  std::vector<std::uint64_t> ids_of(const char* key, const char* length_key, std::uint32_t length) const {
-    std::vector<std::uint64_t> result = ids(key);
-    if (result.size() != length)
-      throw error_at(key, "expected " + std::to_string(length) + " ids, as " + length_key + " says, got " +
-                              std::to_string(result.size()));
-    return result;
-  }
-
-  TraceRow lengths_;
-};
-
 }  // namespace
 
 const std::vector<std::string>& trace_format_names() {
-  static const std::vector<std::string> names{"azure", "mooncake", "llmservingsim", "vidur"};
+  static const std::vector<std::string> names{"azure", "mooncake", "llmservingsim", "vidur", "bailian"};
   return names;
 }
 
 std::unique_ptr<TraceRows> open_trace(TraceFormat format, const std::string& path, const Origin& where) {
   switch (format) {
     case TraceFormat::azure: return std::make_unique<AzureRows>(path, where);
-    case TraceFormat::mooncake: return std::make_unique<MooncakeRows>(path, where);
-    case TraceFormat::llmservingsim: return std::make_unique<LlmServingSimRows>(path, where);
+    case TraceFormat::mooncake: return mooncake_rows(path, where);
+    case TraceFormat::llmservingsim: return llmservingsim_rows(path, where);
     case TraceFormat::vidur: return std::make_unique<VidurRows>(path, where);
+    case TraceFormat::bailian: return bailian_rows(path, where);
   }
   return nullptr;
 }

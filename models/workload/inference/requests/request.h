@@ -1,9 +1,10 @@
 // A request for inference, the content of its tokens, and its times.
 //
 // The room `requests` says what clients ask for, and knows nothing of engines. A RequestSource gives requests one by one, in
-// the order of their arrival: a RequestList (a list, or a trace whose lines are read as they are needed), or a RequestGenerator,
-// which draws lengths, prefixes and, with RequestArrivals, instants. The API server of a service takes them, and tells the source
-// when the client has an answer, so that the next request can depend on it. Plain C++; no SystemC.
+// the order of their arrival: a RequestList (a list, or a trace whose lines are read as they are needed), a RequestGenerator,
+// which draws lengths and prefixes, or a SessionGenerator, whose requests follow each other; both start by RequestStarts. The API
+// server of a service takes them, and tells the source when the client has an answer, so that the next request can depend on it.
+// Plain C++; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +28,27 @@ struct Request {
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
 enum class RequestPart : std::uint8_t { all, prompt, answer };
 
-/// Identifies the tokens of a request for prefix caching. Two requests whose first n ids are equal have the same first
-/// n x block_tokens tokens.
+/// Identifies the tokens of a request for prefix caching. An id stands for the same tokens in all requests. So two requests whose
+/// first n ids are equal have the same first tokens.
 struct RequestContent {
-  /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0: nothing is known, and no other request
-  /// shares a prefix with this one.
+  /// Tokens for which an id stands; 1: the ids are the tokens themselves; 0 and no ids: nothing is known, and no other
+  /// request shares a prefix with this one.
   std::uint32_t block_tokens = 0;
   /// Of the prompt's first ids.size() x block_tokens tokens. With block_tokens 1, ids of the answer can follow those of all
   /// the prompt.
   std::vector<std::uint64_t> ids;
+  /// With block_tokens 0, ids stand for different numbers of tokens, those of the prompt and then of the answer: for each id, the
+  /// tokens up to its end.
+  std::vector<std::uint32_t> ends;
+
+  /// Adds an id for more tokens after those so far. @pre block_tokens is 0
+  void add(std::uint64_t id, std::uint32_t tokens) {
+    if (tokens == 0) return;
+    ids.push_back(id);
+    ends.push_back(described() + tokens);
+  }
+  /// Tokens with ids, if block_tokens is 0.
+  std::uint32_t described() const { return ends.empty() ? 0 : ends.back(); }
 };
 
 /// Instants at the API server and the client, from the start of the run.

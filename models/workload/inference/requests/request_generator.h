@@ -12,29 +12,13 @@
 #include <optional>
 #include <queue>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
-#include "base/random.h"
-#include "workload/inference/requests/request_arrivals.h"
 #include "workload/inference/requests/request_source.h"
+#include "workload/inference/requests/request_starts.h"
+#include "workload/inference/requests/token_lengths.h"
 
 namespace railyard::workload::inference {
-
-/// Each integer from min to max is equally likely.
-struct UniformTokens {
-  std::uint32_t min = 1;
-  std::uint32_t max = 1;
-};
-
-/// Lognormal, rounded to an integer from 1 to `most`.
-struct LognormalTokens {
-  double mean = 1;      ///< of the distribution, not of its logarithm
-  double cv_ratio = 1;  ///< standard deviation / mean
-  std::uint32_t most = 1u << 24;
-};
-
-using TokensDistribution = std::variant<UniformTokens, LognormalTokens>;
 
 /// Groups of users; prompts of one group begin with the same tokens.
 struct SharedPrefix {
@@ -43,13 +27,7 @@ struct SharedPrefix {
   std::uint32_t shared_tokens = 0;  ///< part of the prompt; a shorter prompt is extended to this length
 };
 
-struct GeneratorSpec {
-  std::optional<std::uint32_t> count;  ///< none: until the end of the last stage
-  ArrivalProcess arrivals = ArrivalProcess::at_once;
-  std::vector<RateStage>
-      stages;                   ///< of poisson, gamma and constant: at least one; with a count, the last one has no end
-  double burstiness_ratio = 1;  ///< of gamma
-  std::uint32_t concurrency = 1;  ///< of closed_loop
+struct GeneratorSpec : StartsSpec {
   TokensDistribution prompt_tokens;
   TokensDistribution output_tokens;
   std::optional<SharedPrefix> prefix;
@@ -57,13 +35,12 @@ struct GeneratorSpec {
 
 class RequestGenerator : public RequestSource {
  public:
-  /// @pre spec.count, or an arrival process with stages
   RequestGenerator(const GeneratorSpec& spec, std::uint64_t seed);
 
   std::optional<Time> next_arrival() override;
   Arrival take() override;
-  bool done(std::uint32_t request, Time now) override;
-  std::uint32_t count() const override { return count_; }
+  std::uint32_t done(std::uint32_t request, Time now) override;
+  std::uint32_t count() const override { return starts_.count(); }
 
  private:
   struct Drawn {
@@ -82,19 +59,13 @@ class RequestGenerator : public RequestSource {
 
   bool can_draw() const;
   void draw();
-  void draw_arrival(Drawn& next);
 
   GeneratorSpec spec_;
   Random prompts_, outputs_;
-  RequestArrivals arrivals_;
-  std::uint32_t count_ = 0, drawn_ = 0, taken_ = 0;
-  Time latest_;  ///< the latest drawn arrival; later draws are not earlier
-  struct Start {
-    Time at;
-    std::optional<std::uint32_t> after;  ///< the request that made room
-  };
-  std::deque<Start> starts_;  ///< of closed_loop: when each request may arrive that is not drawn yet
-  std::vector<User> users_;   ///< none without a prefix
+  RequestStarts starts_;
+  std::uint32_t taken_ = 0;
+  Time latest_;              ///< the latest drawn arrival; later draws are not earlier
+  std::vector<User> users_;  ///< none without a prefix
   std::uint32_t idle_users_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t> asker_;              ///< users of the requests in flight
   std::priority_queue<Drawn, std::vector<Drawn>, ArrivesLater> ready_;  ///< requests that wait for no answer

@@ -22,7 +22,7 @@ class RequestList : public RequestSource {
     return (*requests_)[taken_].arrival;
   }
   Arrival take() override { return {(*requests_)[taken_++], {}, {}}; }
-  bool done(std::uint32_t, Time) override { return false; }
+  std::uint32_t done(std::uint32_t, Time) override { return 0; }
   std::uint32_t count() const override { return static_cast<std::uint32_t>(requests_->size()); }
 
  private:

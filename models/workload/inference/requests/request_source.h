@@ -19,7 +19,7 @@ class RequestSource {
   struct Arrival {
     Request request;
     RequestContent content;
-    std::optional<std::uint32_t> after;  ///< it arrives now because this request is done
+    std::optional<std::uint32_t> after;  ///< it arrives now because this request is done, now or a fixed time ago
   };
 
   /// Arrival of the next request that is known; none if there are no more requests, or if the next one waits for an
@@ -28,8 +28,8 @@ class RequestSource {
   /// Takes that request. Requests are numbered from 0 in the order in which they are taken. @pre next_arrival()
   virtual Arrival take() = 0;
   /// The client has the last token of a request. @param now  not before its arrival
-  /// @return whether an arrival at this instant follows, which names the request as its cause
-  virtual bool done(std::uint32_t request, Time now) = 0;
+  /// @return the number of arrivals that will name the request as their cause
+  virtual std::uint32_t done(std::uint32_t request, Time now) = 0;
   /// Number of requests that the source will have produced at its end.
   virtual std::uint32_t count() const = 0;
 };

@@ -4,6 +4,7 @@
 // SystemC.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,11 +23,12 @@ class Asked {
   Asked(std::uint32_t its_number, const Request& what, const RequestContent& its_content, RequestPart its_part)
       : number(its_number), request(what), part(its_part), content_(its_content) {}
 
-  /// Of the blocks of the prompt that clients' ids tell.
+  /// Of the blocks of the prompt that clients' ids tell, without those of the answer.
   /// @param block_tokens  of the KV cache
   const Contents& contents(std::uint32_t block_tokens) {
     if (block_tokens != block_tokens_) {
       contents_ = known_contents(content_, request.prompt_tokens, block_tokens);
+      contents_.resize(std::min<std::size_t>(contents_.size(), request.prompt_tokens / block_tokens));
       block_tokens_ = block_tokens;
     }
     return contents_;

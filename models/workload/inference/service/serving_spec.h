@@ -30,6 +30,7 @@ enum class NicRule : std::uint8_t { modulo, nearest };
 
 struct ServingSpec {
   RequestSourceMaker requests;
+  bool has_sessions = false;       ///< requests follow each other
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
   /// For all parts of requests; or for prompts, and then for answers. Their places are their ids.
   std::vector<InstanceSpec> instances;
