@@ -10,7 +10,7 @@ namespace railyard {
 namespace {
 
 // Below these limits, an estimate of the remaining time is unreliable.
-constexpr double kLeastRatio = 0.01, kLeastSeconds = 1;
+constexpr double kLeastRatio = 0.01, kLeastWallSeconds = 1;
 constexpr double kMinute = 60, kHour = 3600;
 
 std::string left_text(double seconds) {
@@ -31,7 +31,7 @@ std::string ProgressLine::text(double ratio, Time simulated, const std::string& 
   ratio = std::clamp(ratio, 0.0, 1.0);
   std::string text =
       fmt::format("{:.0f} %, {:.3f} s simulated, {}", std::floor(100 * ratio), simulated.seconds(), what);
-  if (ratio >= kLeastRatio && wall_s >= kLeastSeconds)
+  if (ratio >= kLeastRatio && wall_s >= kLeastWallSeconds)
     text += fmt::format(", about {} left", left_text(wall_s * (1 - ratio) / ratio));
   return text;
 }

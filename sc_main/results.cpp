@@ -70,8 +70,6 @@ std::string passes_text(const Value& simulator) {
   return fmt::format("  composed {} of {} passes on a stage{}\n", passes["composed"].integer(), all, others);
 }
 
-std::string seconds_text(const Value& seconds) { return duration_text(seconds.real()); }
-
 std::string in_phase(const std::string& phase) { return "utilisation_" + phase; }
 
 void add_links(std::string& text, const Value& all, const std::vector<std::string>& phases) {
@@ -100,10 +98,10 @@ void add_traffic(std::string& text, const Value& traffic) {
   text += fmt::format("\n  {:<10} {:>10} {:>12} {:>14} {:>14}   {}\n", "messages", "count", "bytes", "mean time",
                       "mean alone", "waited longest for");
   for (const Value& t : traffic.items())
-    text +=
-        fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].text(), t["messages"].integer(),
-                    volume(t["bytes"].real()), seconds_text(t["mean_actual_s"]), seconds_text(t["mean_uncontended_s"]),
-                    t["worst_link"].text(), t["worst_link_direction"].text());
+    text += fmt::format("  {:<10} {:>10} {:>12} {:>14} {:>14}   {} {}\n", t["class"].text(), t["messages"].integer(),
+                        volume(t["bytes"].real()), duration_text(t["mean_actual_s"].real()),
+                        duration_text(t["mean_uncontended_s"].real()), t["worst_link"].text(),
+                        t["worst_link_direction"].text());
 }
 
 /// What was asked: the groups' GPUs, then what the kind says of its workload.

@@ -13,7 +13,7 @@ using transport::Window;
 
 namespace {
 
-constexpr std::uint32_t kEndTag = 0;     ///< a message stops taking bandwidth
+constexpr std::uint32_t kLeaveTag = 0;   ///< a message stops taking bandwidth
 constexpr std::uint32_t kUpdateTag = 1;  ///< the SM array gets the new traffic
 
 }  // namespace
@@ -72,12 +72,12 @@ void MemoryTraffic::on_begun(const Message& message) {
   free_.pop_back();
   demand.rate = rate_of(message);
   change(demand, true);
-  fabric_.calendar().at(fabric_.now() + message.uncontended, *this, kEndTag, number);
+  fabric_.calendar().at(fabric_.now() + message.uncontended, *this, kLeaveTag, number);
 }
 
 void MemoryTraffic::on_event(std::uint32_t tag, std::uint64_t data) {
   switch (tag) {
-    case kEndTag:
+    case kLeaveTag:
       change(demands_[data], false);
       free_.push_back(static_cast<std::uint32_t>(data));
       break;

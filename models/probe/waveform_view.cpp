@@ -49,7 +49,7 @@ std::string without_dots(std::string name) {
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 template <class Kind>
-bool is(const Device& device) {
+bool is_a(const Device& device) {
   return dynamic_cast<const Kind*>(&device) != nullptr;
 }
 
@@ -58,11 +58,11 @@ struct DeviceKind {
   bool (*holds)(const Device&);
 };
 constexpr DeviceKind kKinds[] = {
-    {"PCIe switches", is<pcie::PlxSwitch>},
-    {"root complexes", is<pcie::RootComplex>},
-    {"NICs", is<infiniband::Nic>},
-    {"NVSwitches", is<nvlink::NvSwitch>},
-    {"InfiniBand switches", is<infiniband::IbSwitch>},
+    {"PCIe switches", is_a<pcie::PlxSwitch>},
+    {"root complexes", is_a<pcie::RootComplex>},
+    {"NICs", is_a<infiniband::Nic>},
+    {"NVSwitches", is_a<nvlink::NvSwitch>},
+    {"InfiniBand switches", is_a<infiniband::IbSwitch>},
 };
 
 const char* kind_of(const Device& device) {
@@ -127,7 +127,7 @@ void Waveform::show_summary(GtkwaveSave& view) const {
     const Device &from = *p.device, &to = *p.port->peer;
     // The PCIe side of a NIC shows the same traffic as its network side.
     const bool is_nic_pcie =
-        server_of(from.name()) == server_of(to.name()) && (is<infiniband::Nic>(from) || is<infiniband::Nic>(to));
+        server_of(from.name()) == server_of(to.name()) && (is_a<infiniband::Nic>(from) || is_a<infiniband::Nic>(to));
     if (!p.shared || is_nic_pcie || p.port->counters.transactions == 0) continue;
     const bool is_network = server_of(from.name()) != server_of(to.name()) || server_of(from.name()).empty();
     view.add_signal(vcd_.full_name(p.busy), Format::wire, 1, is_network ? Color::violet : Color::orange,
@@ -151,7 +151,7 @@ void Waveform::show_server(GtkwaveSave& view, const std::string& server) const {
   std::vector<std::string> titles;
   for (std::size_t i = 1; i < ports_.size(); ++i) {
     const Device& device = *ports_[i].device;
-    if (is<gpu::Gpu>(device) || server_of(device.name()) != server || (!devices.empty() && devices.back() == &device))
+    if (is_a<gpu::Gpu>(device) || server_of(device.name()) != server || (!devices.empty() && devices.back() == &device))
       continue;
     devices.push_back(&device);
     if (std::find(titles.begin(), titles.end(), kind_of(device)) == titles.end()) titles.push_back(kind_of(device));

@@ -8,7 +8,7 @@ namespace {
 
 using collective::Operation;
 
-constexpr LayerPart kPart = LayerPart::attention;
+constexpr LayerPart kAttention = LayerPart::attention;
 
 /// One sequence of the pass for each two parts.
 LayerPass whole(const LayerPass& pass, const gpu::AttentionSequence& sequence) {
@@ -56,22 +56,22 @@ void add_context_core(StepList& steps, LayerTimer* timer, const ModelShape& mode
   const Bytes block = context_bytes(model, steps.tokens(), steps.split().tp);
   switch (steps.split().exchange) {
     case ContextExchange::all_gather:
-      steps.add(kPart, RankGroup::cp, Operation::all_gather, cp * block);
-      if (timer != nullptr) steps.add(kPart, timer->attention_core(pass));
+      steps.add(kAttention, RankGroup::cp, Operation::all_gather, cp * block);
+      if (timer != nullptr) steps.add(kAttention, timer->attention_core(pass));
       break;
     case ContextExchange::p2p:
       for (std::uint32_t i = 0; i < cp; ++i) {
-        if (i + 1 < cp) steps.add(kPart, RankGroup::cp, Operation::send_recv, block, timer != nullptr);
+        if (i + 1 < cp) steps.add(kAttention, RankGroup::cp, Operation::send_recv, block, timer != nullptr);
         if (timer == nullptr) continue;
         Segment kernels = timer->attention_core(i == 0 ? own_keys(pass) : other_keys(pass));
         if (i > 0) kernels.append(timer->merge_attention(other_keys(pass)));
-        steps.add(kPart, kernels);
+        steps.add(kAttention, kernels);
       }
       break;
     case ContextExchange::a2a:
-      steps.add(kPart, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps) + block);
-      if (timer != nullptr) steps.add(kPart, timer->attention_core(all_tokens(pass, cp)));
-      steps.add(kPart, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps));
+      steps.add(kAttention, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps) + block);
+      if (timer != nullptr) steps.add(kAttention, timer->attention_core(all_tokens(pass, cp)));
+      steps.add(kAttention, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps));
       break;
   }
 }
@@ -81,24 +81,24 @@ void add_context_core_backward(StepList& steps, LayerTimer& timer, const ModelSh
   const Bytes block = context_bytes(model, steps.tokens(), steps.split().tp);
   switch (steps.split().exchange) {
     case ContextExchange::all_gather:
-      steps.add(kPart, RankGroup::cp, Operation::all_gather, cp * block);
-      steps.add(kPart, timer.attention_core_backward(pass));
-      steps.add(kPart, RankGroup::cp, Operation::reduce_scatter, cp * block);
+      steps.add(kAttention, RankGroup::cp, Operation::all_gather, cp * block);
+      steps.add(kAttention, timer.attention_core_backward(pass));
+      steps.add(kAttention, RankGroup::cp, Operation::reduce_scatter, cp * block);
       break;
     case ContextExchange::p2p:
       // Keys and values arrive before the kernel that needs them, gradients leave after the kernel that adds to them.
       for (std::uint32_t i = 0; i < cp; ++i) {
         const bool is_end = i == 0 || i + 1 == cp;
-        steps.add(kPart, RankGroup::cp, Operation::send_recv, is_end ? block : 2 * block, true);
+        steps.add(kAttention, RankGroup::cp, Operation::send_recv, is_end ? block : 2 * block, true);
         Segment kernels = timer.attention_core_backward(i == 0 ? own_keys(pass) : other_keys(pass));
         if (i > 0) kernels.append(timer.merge_attention_backward(other_keys(pass)));
-        steps.add(kPart, kernels);
+        steps.add(kAttention, kernels);
       }
       break;
     case ContextExchange::a2a:
-      steps.add(kPart, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps));
-      steps.add(kPart, timer.attention_core_backward(all_tokens(pass, cp)));
-      steps.add(kPart, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps) + block);
+      steps.add(kAttention, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps));
+      steps.add(kAttention, timer.attention_core_backward(all_tokens(pass, cp)));
+      steps.add(kAttention, RankGroup::cp, Operation::all_to_all, query_bytes(model, steps) + block);
       break;
   }
 }

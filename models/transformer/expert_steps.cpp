@@ -8,7 +8,7 @@ namespace {
 
 using collective::Operation;
 
-constexpr LayerPart kPart = LayerPart::mlp;
+constexpr LayerPart kMlp = LayerPart::mlp;
 
 /// Copies that the experts of these tensor-parallel ranks get.
 Bytes copies(const StepList& steps, const ModelShape& model) {
@@ -22,7 +22,7 @@ const RankLoad* load_of(const StepList& steps) { return steps.split().load ? &*s
 enum class Leg : std::uint8_t { to_experts, back };
 
 void exchange(StepList& steps, const ModelShape& model, Leg leg) {
-  steps.add(kPart, RankGroup::ep, Operation::all_to_all,
+  steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
             hidden_bytes(model, steps.divided_tokens() * model.experts_per_token));
   if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
 }
@@ -32,37 +32,37 @@ void exchange(StepList& steps, const ModelShape& model, Leg leg) {
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
   const Bytes gathered = copies(steps, model);
   if (model.shared_ffn > 0) {
-    steps.gather(kPart);
-    if (timer != nullptr) steps.add(kPart, timer->shared_experts(steps.tokens(), kind));
-    steps.reduce(kPart);
+    steps.gather(kMlp);
+    if (timer != nullptr) steps.add(kMlp, timer->shared_experts(steps.tokens(), kind));
+    steps.reduce(kMlp);
   }
-  if (timer != nullptr) steps.add(kPart, timer->route(steps.divided_tokens()));
+  if (timer != nullptr) steps.add(kMlp, timer->route(steps.divided_tokens()));
   exchange(steps, model, Leg::to_experts);
-  steps.add(kPart, Operation::all_gather, gathered);
-  if (timer != nullptr) steps.add(kPart, timer->local_experts(steps.tokens(), kind, steps.split().ep, load_of(steps)));
-  steps.add(kPart, Operation::reduce_scatter, gathered);
+  steps.add(kMlp, Operation::all_gather, gathered);
+  if (timer != nullptr) steps.add(kMlp, timer->local_experts(steps.tokens(), kind, steps.split().ep, load_of(steps)));
+  steps.add(kMlp, Operation::reduce_scatter, gathered);
   exchange(steps, model, Leg::back);
-  if (timer != nullptr) steps.add(kPart, timer->combine(steps.divided_tokens()));
+  if (timer != nullptr) steps.add(kMlp, timer->combine(steps.divided_tokens()));
 }
 
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
   const bool collectives = has_dgrad(direction);
   const Bytes gathered = copies(steps, model);
-  steps.add(kPart, timer.combine_backward(steps.divided_tokens(), direction));
+  steps.add(kMlp, timer.combine_backward(steps.divided_tokens(), direction));
   if (collectives) {
     exchange(steps, model, Leg::to_experts);
-    steps.add(kPart, Operation::all_gather, gathered);
+    steps.add(kMlp, Operation::all_gather, gathered);
   }
-  steps.add(kPart, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep, load_of(steps)));
+  steps.add(kMlp, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep, load_of(steps)));
   if (collectives) {
-    steps.add(kPart, Operation::reduce_scatter, gathered);
+    steps.add(kMlp, Operation::reduce_scatter, gathered);
     exchange(steps, model, Leg::back);
   }
-  steps.add(kPart, timer.route_backward(steps.divided_tokens(), direction));
+  steps.add(kMlp, timer.route_backward(steps.divided_tokens(), direction));
   if (model.shared_ffn == 0) return;
-  if (collectives) steps.gather(kPart);
-  steps.add(kPart, timer.shared_experts_backward(steps.tokens(), direction));
-  if (collectives) steps.reduce(kPart);
+  if (collectives) steps.gather(kMlp);
+  steps.add(kMlp, timer.shared_experts_backward(steps.tokens(), direction));
+  if (collectives) steps.reduce(kMlp);
 }
 
 }  // namespace railyard::transformer

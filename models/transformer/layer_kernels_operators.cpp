@@ -16,7 +16,7 @@ namespace railyard::transformer {
 
 namespace {
 
-constexpr double kFp32Bytes = 4;
+constexpr double kWideBytes = 4;
 
 /// What an operator reads and writes for each element.
 struct Operator {
@@ -37,7 +37,7 @@ template <std::size_t Count>
 void add_operators(Segment& segment, const gpu::KernelTimer& timer, const char* name,
                    const std::array<Operator, Count>& operators, double elements, double narrow_bytes) {
   for (const Operator& each : operators)
-    segment.add(name, timer.memory_bound(elements * (each.narrow * narrow_bytes + each.wide * kFp32Bytes)));
+    segment.add(name, timer.memory_bound(elements * (each.narrow * narrow_bytes + each.wide * kWideBytes)));
 }
 
 }  // namespace

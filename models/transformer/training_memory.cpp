@@ -6,7 +6,7 @@ namespace railyard::transformer {
 namespace {
 
 constexpr Bytes kMaskBytes = 1, kFp32Bytes = 4;
-constexpr DataType kNarrowestActivation = DataType::bf16;  // activations have 16 bits, even in narrower models
+constexpr DataType kNarrowestSaved = DataType::bf16;  // activations have 16 bits, even in narrower models
 
 /// Collects the tensors of one rank.
 class Tensors {
@@ -29,8 +29,7 @@ class Tensors {
   std::uint64_t part_of(std::uint64_t width) const { return ceil_div(width, split_.tp); }
 
   void add(const char* name, std::uint64_t rows, std::uint64_t width) {
-    add_bytes(name,
-              std::max(stored_bytes(rows * width, model_.dtype), stored_bytes(rows * width, kNarrowestActivation)));
+    add_bytes(name, std::max(stored_bytes(rows * width, model_.dtype), stored_bytes(rows * width, kNarrowestSaved)));
   }
   /// The input of a norm. Operators of their own keep it in fp32, and the result before its product with the weight.
   void add_norm(const char* name, std::uint64_t rows, std::uint64_t width) {

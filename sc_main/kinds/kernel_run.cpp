@@ -46,8 +46,6 @@ std::string options_text(const KernelSpec& k) {
   return fmt::format("{}", fmt::join(said, " "));
 }
 
-double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
-
 }  // namespace
 
 std::string shape_text(const KernelSpec& k) {
@@ -160,9 +158,9 @@ const Metrics<KernelRun>& KernelRun::declared_metrics() {
   return metrics;
 }
 
-double KernelRun::Totals::tflops() const { return rate(flops, seconds) * 1e-12; }
+double KernelRun::Totals::tflops() const { return per_second(flops, seconds) * 1e-12; }
 
-double KernelRun::Totals::gb_per_s() const { return rate(bytes, seconds) * 1e-9; }
+double KernelRun::Totals::gb_per_s() const { return per_second(bytes, seconds) * 1e-9; }
 
 KernelRun::Totals KernelRun::totals(std::uint32_t group) const {
   Totals totals;
@@ -199,7 +197,7 @@ std::string KernelRun::table() const {
       const double seconds = results[i].elapsed.seconds();
       text += fmt::format("{:>6}  {:<18} {:<6} {:<6} {:<40} {:>12} {:>9.2f} {:>9.1f} {:>7} {:>5.1f} %  {}\n", i,
                           name_of(k.op), name_of(k.dtype), name_of(k.launch), whole_shape(k), duration_text(seconds),
-                          rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.waves,
+                          per_second(time.flops, seconds) * 1e-12, per_second(time.bytes, seconds) * 1e-9, time.waves,
                           100 * time.tail_efficiency, gpu::name_of(time.limit));
     }
     if (bench_->finished(g) > kMostPrinted)
@@ -237,7 +235,7 @@ void KernelRun::write_tables(const OutputDirectory& directory) {
                 cell(attention, context), cell(rows && !rotary, k.width), cell(copy, k.bytes));
       out.print("{},", options_text(k));
       out.print("{:.9f},{:.6f},{:.6f},{:.0f},{:.0f},{:.0f},{},{},{:.6f},", seconds * 1e6,
-                rate(time.flops, seconds) * 1e-12, rate(time.bytes, seconds) * 1e-9, time.flops, time.bytes,
+                per_second(time.flops, seconds) * 1e-12, per_second(time.bytes, seconds) * 1e-9, time.flops, time.bytes,
                 time.l2_bytes, time.ctas, time.waves, time.tail_efficiency);
       out.print("{},{},{},{}\n", cell(gemm, time.tile_m), cell(gemm, time.tile_n), cell(gemm, time.split_k),
                 gpu::name_of(time.limit));

@@ -28,8 +28,6 @@ std::vector<GpuId> first_gpus(std::uint32_t count) {
   return gpus;
 }
 
-double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
-
 /// "ring ll, 8 channels"
 std::string how(const collective::CollectiveSpec& s) {
   return fmt::format("{} {}, {} channels", name_of(s.algorithm), name_of(s.protocol), s.channels);
@@ -169,9 +167,9 @@ const Metrics<LayerRun>& LayerRun::declared_metrics() {
       {"collectives_s", "s", "collectives without kernels beside them, on the first rank",
        [](const Run& run) -> Value { return run.totals().collectives_s; }},
       {"tflops", "TFLOP/s", "FLOPs of one GPU / time of the layer",
-       [](const Run& run) -> Value { return rate(run.totals().flops, run.totals().layer_s()) * 1e-12; }},
+       [](const Run& run) -> Value { return per_second(run.totals().flops, run.totals().layer_s()) * 1e-12; }},
       {"gb_per_s", "GB/s", "HBM bytes of one GPU / time of the layer",
-       [](const Run& run) -> Value { return rate(run.totals().bytes, run.totals().layer_s()) * 1e-9; }},
+       [](const Run& run) -> Value { return per_second(run.totals().bytes, run.totals().layer_s()) * 1e-9; }},
       {"time_s.[step]", "s", "time of each step, by name",
        [](const Run& run) {
          Value times = Value::empty_group();
@@ -213,7 +211,9 @@ std::optional<double> LayerRun::pass_s() const {
   return scenario_.model.layers * totals().layer_s() + ends_seconds_;
 }
 
-double LayerRun::tokens_per_s(double pass_s) const { return rate(static_cast<double>(spec().all_tokens()), pass_s); }
+double LayerRun::tokens_per_s(double pass_s) const {
+  return per_second(static_cast<double>(spec().all_tokens()), pass_s);
+}
 
 std::string LayerRun::title() const {
   const LayerSpec& s = spec();
@@ -237,15 +237,15 @@ std::string LayerRun::table() const {
     if (step.is_collective) {
       text += fmt::format(" {:>34}  {}\n", fmt::format("{} bytes", step.bytes), how(result.collective));
     } else {
-      text += fmt::format(" {:>9.2f} {:>9.1f} {:>6} {:>5.1f} %  {}\n", rate(step.kernel.flops, seconds) * 1e-12,
-                          rate(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves, 100 * step.kernel.tail_efficiency,
-                          name_of(step.kernel.limit));
+      text += fmt::format(" {:>9.2f} {:>9.1f} {:>6} {:>5.1f} %  {}\n", per_second(step.kernel.flops, seconds) * 1e-12,
+                          per_second(step.kernel.bytes, seconds) * 1e-9, step.kernel.waves,
+                          100 * step.kernel.tail_efficiency, name_of(step.kernel.limit));
     }
   }
   text += fmt::format(
       "\n  the layer, in all: {}; its kernels {}, its collectives {} ({:.1f} %); {:.2f} TFLOP/s on each GPU\n",
       duration_text(layer), duration_text(all.kernels_s), duration_text(all.collectives_s),
-      layer > 0 ? 100 * all.collectives_s / layer : 0.0, rate(all.flops, layer) * 1e-12);
+      layer > 0 ? 100 * all.collectives_s / layer : 0.0, per_second(all.flops, layer) * 1e-12);
   if (const std::optional<double> pass = pass_s())
     text += fmt::format("  a pass of {} such layers, embedding and head: {}, {:.1f} new tokens/s of all sequences\n",
                         scenario_.model.layers, duration_text(*pass), tokens_per_s(*pass));
@@ -267,8 +267,9 @@ void LayerRun::write_tables(const OutputDirectory& directory) {
                 r.collective.channels);
     } else {
       const gpu::KernelTime& k = step.kernel;
-      out.print("{:.0f},{:.0f},{:.6f},{:.6f},{},{:.6f},{},,,,\n", k.flops, k.bytes, rate(k.flops, seconds) * 1e-12,
-                rate(k.bytes, seconds) * 1e-9, k.waves, k.tail_efficiency, name_of(k.limit));
+      out.print("{:.0f},{:.0f},{:.6f},{:.6f},{},{:.6f},{},,,,\n", k.flops, k.bytes,
+                per_second(k.flops, seconds) * 1e-12, per_second(k.bytes, seconds) * 1e-9, k.waves, k.tail_efficiency,
+                name_of(k.limit));
     }
   }
 }

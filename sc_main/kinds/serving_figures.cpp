@@ -23,8 +23,6 @@ void add(RankTimes& sum, const RankTimes& times, double weight) {
   sum.occupied_s += weight * times.occupied_s;
 }
 
-double ratio(double amount, double of) { return of > 0 ? amount / of : 0.0; }
-
 }  // namespace
 
 void ServingFigures::on_served(std::uint32_t, const Served& served) {
@@ -157,7 +155,7 @@ double ServingFigures::prefill_tokens_per_s() const {
   double tokens = 0;
   for (const Instance& instance : instances)
     if (instance.part == RequestPart::prompt) tokens += static_cast<double>(instance.tokens);
-  return ratio(tokens, prefill_window_s);
+  return share_of(tokens, prefill_window_s);
 }
 
 double ServingFigures::bubble_fraction() const {
@@ -165,10 +163,12 @@ double ServingFigures::bubble_fraction() const {
 }
 
 double ServingFigures::stage_utilisation(const Instance& instance, std::size_t stage) const {
-  return ratio(instance.ranks[stage].kernels_s, prefill_window_s);
+  return share_of(instance.ranks[stage].kernels_s, prefill_window_s);
 }
 
-double ServingFigures::rate(double amount) const { return ratio(amount, since(last_token, first_arrival).seconds()); }
+double ServingFigures::rate(double amount) const {
+  return share_of(amount, since(last_token, first_arrival).seconds());
+}
 
 Distribution ServingFigures::session_times() const {
   Distribution times;

@@ -11,8 +11,6 @@ using workload::inference::StageTimes;
 
 namespace {
 
-double ratio(double amount, double of) { return of > 0 ? amount / of : 0.0; }
-
 using F = ServingFigures;
 
 /// A value for each stage: {stage0: ...}.
@@ -104,7 +102,7 @@ Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
     sum += whole(instance.*amount);
     ++count;
   }
-  return count > 1 ? Value(ratio(most * count, sum)) : Value();
+  return count > 1 ? Value(share_of(most * count, sum)) : Value();
 }
 
 /// Nothing, without a handoff.
@@ -166,7 +164,7 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"ttft_parts_s.[part]", "s", "where this time goes: parts that add up to `ttft_s`", ttft_parts},
       {"queueing_s", "s",
        "from the queue, which a request enters when the host has accepted it, to its first kernel; mean of requests",
-       [](const F& f) -> Value { return ratio(f.queue_sum_s, whole(f.requests)); }},
+       [](const F& f) -> Value { return share_of(f.queue_sum_s, whole(f.requests)); }},
       {"decode_start_s", "s",
        "an instance for answers: from arrival to the first batch there, mean of requests. All KV of the prompt has "
        "landed by then",
@@ -254,7 +252,7 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"exposed_s.kv", "s",
        "two instances: from the end of the prompt to the arrival of the KV, mean of requests: the part of the handoff "
        "that is not hidden",
-       [](const F& f) { return of_handoff(f, ratio(f.kv_wait_sum_s, whole(f.requests))); }},
+       [](const F& f) { return of_handoff(f, share_of(f.kv_wait_sum_s, whole(f.requests))); }},
       {"kv_transfer.bytes", "B", "two instances: KV that a request moves, over all ranks, mean of transfers",
        [](const F& f) { return of_transfers(f, f.kv_bytes); }},
       {"kv_transfer.descriptors", "", "pieces of memory that are posted for it",

@@ -12,7 +12,6 @@ using workload::Dimension;
 using workload::training::RankAccount;
 using workload::training::ScheduleSpec;
 using workload::training::SlotKind;
-using workload::training::StageTimes;
 
 double TrainingRun::model_flops() const {
   return transformer::training_flops(scenario_.model, spec().global_batch, spec().seq_tokens,

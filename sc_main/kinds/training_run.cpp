@@ -26,7 +26,6 @@ using workload::training::ScheduleSpec;
 using workload::training::Slot;
 using workload::training::SlotKind;
 using workload::training::SlotPlans;
-using workload::training::StageTimes;
 using workload::training::TrainingJobs;
 using workload::training::TrainingStep;
 
@@ -93,14 +92,15 @@ ScheduleSpec TrainingRun::schedule_spec() const {
   return schedule;
 }
 
-StageTimes TrainingRun::mean_stage_times() const {
-  const auto mean = [&](Time StageTimes::*part) {
+workload::training::StageTimes TrainingRun::mean_stage_times() const {
+  using Times = workload::training::StageTimes;
+  const auto mean = [&](Time Times::*part) {
     TimeSum sum;
-    for (const StageTimes& stage : stage_times_) sum.add(stage.*part);
+    for (const Times& stage : stage_times_) sum.add(stage.*part);
     return Time::seconds(sum.seconds() / static_cast<double>(stage_times_.size()));
   };
-  return {mean(&StageTimes::forward), mean(&StageTimes::backward_inputs), mean(&StageTimes::backward_weights),
-          mean(&StageTimes::forward_transfer), mean(&StageTimes::backward_transfer)};
+  return {mean(&Times::forward), mean(&Times::backward_inputs), mean(&Times::backward_weights),
+          mean(&Times::forward_transfer), mean(&Times::backward_transfer)};
 }
 
 void TrainingRun::check_labels() const {

@@ -120,3 +120,34 @@ def test_a_room_has_an_opening_header(room):
     assert len(texts) == 1 and 2 <= texts[0].count("\n") <= 12
     for name in re.findall(r"\b[\w/]+\.h\b", texts[0]):
         assert any((folder / name).exists() for folder in (room, ROOT, ROOT / "models", room.parent, *room.iterdir())), name
+
+
+def names_of_a_unit(text):
+    """What a unit's unnamed namespaces define and its `using` declarations name, each with the namespace around it."""
+    around = ", ".join(re.findall(r"^namespace (\S+) \{", text, re.MULTILINE))
+    for word, name in re.findall(r"^using ([\w:]*?)(\w+);", text, re.MULTILINE):
+        yield around, "using", name, word
+    for block in re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^(?:inline )?(?:constexpr|const|static) [^;({]*?;", block, re.MULTILINE):
+            for name in re.findall(r"(\w+) =", line):
+                yield around, "constant", name, ""
+        for name in re.findall(r"^(?:struct|class|enum class|enum|using) (\w+)(?: final)?(?: : [^{;]*)?(?: \{| =)", block, re.MULTILINE):
+            yield around, "type", name, ""
+        for name, parameters in re.findall(r"^(?:\[\[\w+\]\] )?[\w:][\w:<>,&* ]*?[ &*](\w+)\(([^()]*)\)[^;{]*\{", block, re.MULTILINE):
+            types = [re.sub(r"\s+", " ", re.sub(r"(\w+)$", "", each.split("=")[0].strip())).strip() for each in parameters.split(",")]
+            yield around, "function", name, ", ".join(types)
+
+
+@pytest.mark.parametrize("library", [*(f"models/{path.name}" for path in sorted((ROOT / "models").iterdir()) if path.is_dir()), "platforms", "sc_main"])
+def test_units_of_a_library_can_be_compiled_together(library):
+    """scripts/build does so without a compiler cache: a name that two units give to different things would be defined twice."""
+    units = [path for path in sorted((ROOT / library).rglob("*.cpp")) if "scenario" not in path.parts and not path.stem.endswith("_main")]
+    first, using, twice = {}, {}, []
+    for path in units:
+        for around, kind, name, detail in set(names_of_a_unit(path.read_text())):
+            if kind == "using":
+                if using.setdefault((around, name), (detail, path))[0] != detail:
+                    twice.append(f"using {detail}{name}: {path.name}, {using[around, name][1].name}")
+            elif first.setdefault((around, name, detail), path) != path:
+                twice.append(f"{kind} {name}: {path.name}, {first[around, name, detail].name}")
+    assert not twice

@@ -12,9 +12,8 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kQueryBytes = 2;       // queries and outputs stay in 16 bits
-constexpr double kFlopsPerProduct = 2;  // a multiply-add
-constexpr double kBackwardWork = 2.5;   // products, relative to the forward pass: five, of which scores are one again
+constexpr double kQueryBytes = 2;      // queries and outputs stay in 16 bits
+constexpr double kBackwardWork = 2.5;  // products, relative to the forward pass: five, of which scores are one again
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
 

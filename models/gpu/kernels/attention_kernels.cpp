@@ -9,8 +9,7 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kFlopsPerProduct = 2;  // a multiply-add
-constexpr double kMeasuredDim = 128;    // head size of operand_clocks
+constexpr double kMeasuredDim = 128;  // head size of operand_clocks
 constexpr double kWidestGainingDim =
     256;  // larger (latent) heads do not fit the registers of one block and are not faster
 constexpr double kExponentialsPerClock = 16;  // per SM

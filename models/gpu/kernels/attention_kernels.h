@@ -37,6 +37,7 @@ struct DecodeKernel;
 struct GpuDatasheet;
 struct PrefillKernel;
 
+constexpr double kFlopsPerProduct = 2;           ///< a multiply-add
 constexpr std::uint64_t kDecodeSplitKeys = 128;  ///< least keys in one part of a split context
 
 /// The kernel of a library on a GPU.

@@ -42,7 +42,7 @@ double transactions(const Routes& routes, const Path& path, const Lane& lane, do
   return bytes * lane.weight / lanes / static_cast<double>(routes.transaction_bytes(path));
 }
 
-struct Cost {
+struct SetCost {
   double hops = 0, announced_hops = 0;
   bool has_others = false;  ///< traffic that is of no group and not announced, or links that two groups share
 
@@ -111,10 +111,10 @@ FidelityChoice choose_fidelity(const Routes& routes, const std::vector<Device*>&
     }
   }
 
-  std::map<std::size_t, Cost> costs;  // by set
+  std::map<std::size_t, SetCost> costs;  // by set
   for (std::size_t t = 0; t < traffic.size(); ++t) {
     if (first[t] == kNoLink) continue;
-    Cost& cost = costs[unions.find(first[t])];
+    SetCost& cost = costs[unions.find(first[t])];
     cost.hops += hops[t];
     if (traffic[t].is_announced)
       cost.announced_hops += hops[t];
