@@ -9,7 +9,7 @@ from .rows import Row, Unmapped
 from .serving_targets import lines as targets
 
 TITLE = "Requests on serving engines"
-TABLES = ("serving_load.csv", "serving_closed_loop.csv", "serving_batches.csv", "serving_published.csv")
+TABLES = ("serving_load.csv", "serving_closed_loop.csv", "serving_batches.csv", "serving_published.csv", "serving_fleet.csv")
 
 
 def map_row(row: Row, clone: pathlib.Path | None = None) -> Experiment:
@@ -31,8 +31,9 @@ def point_name(row: Row, experiment: Experiment) -> str:
     """The name of the run for such rows."""
     workload = experiment.scenario["workload"]
     requests, instance = workload["requests"], workload["instances"][0]
-    words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["engine"], f"tp{instance['tp']}",
-             f"pp{instance['pp']}"]
+    roles = [f"{one.get('count', 1)}{one['role']}" for one in workload["instances"] if "role" in one]
+    words = [row["model"].rsplit("/", 1)[-1], row["precision"], row["system"], workload["engine"], *roles, f"tp{instance['tp']}",
+             f"pp{instance.get('pp', 1)}"]
     prompt = requests.get("prompt_tokens")
     if prompt:
         printed = "-".join(map(str, prompt["uniform"].values())) if isinstance(prompt, dict) else prompt

@@ -39,6 +39,8 @@ TARGETS = (
     _median("vLLM 0.15.1 under load, ITL, mean of a stage", "under load ITL mean", 0.08),
     _median("vLLM 0.15.1 under load, TTFT, mean of a stage", "under load TTFT mean", 0.18),
     *_closed_loops(),
+    _median("SGLang + Mooncake, 1P1D, time of a KV transfer of 49 MB to 12.6 GB", "closed loop KV transfer time sglang", 0.15),
+    _median("SGLang + Mooncake, 1P1D, TTFT", "closed loop TTFT mean sglang", 0.15),
     _median("Splitwise, eager vLLM of 2023, time between tokens", "batch token_time", 0.10),
     _median("Splitwise, eager vLLM of 2023, TTFT", "batch prompt_time", 0.20),
     _median("gpt-fast, decode", "decode gpt-fast", 0.15),

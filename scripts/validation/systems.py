@@ -67,6 +67,7 @@ PROTOCOLS = (  # the first match counts
     (r"\bIB\b|(?i:infiniband|connectx)|[FEHNX]DR\d*\b|\bCX-?\d", "infiniband"),
 )
 USUAL_NETWORKS = {4: "8x HDR200", 5: "8x NDR", 6: "8x XDR"}  # of boards with NVSwitches, by the generation of their PCIe
+H20_3E = {"capacity_gb": 141, "gb_per_s": 4800}  # NVIDIA's H20 with the HBM3e of the H200
 USUAL_RATE = {3: 100, 4: 200, 5: 400}  # Gb/s of an InfiniBand NIC of the same PCIe generation, for rows without a NIC
 
 
@@ -253,7 +254,7 @@ def gpus_of_a_root_port(row: Row) -> int:
 
 def variant_of(row: Row) -> dict:
     """What the row's system says of its GPUs beyond their name, as overrides of the datasheet: "96GB HBM2e 2.4TB/s 500W"."""
-    changes: dict = {}
+    changes: dict = {"hbm": dict(H20_3E)} if re.search(r"\bH20.3e\b", row["system"]) else {}
     memory = re.search(r"(\d+)\s?GB HBM\w*(?: (\d+(?:\.\d+)?)\s?TB/s)?", row["system"])
     if memory and memory[2]:
         changes["hbm"] = {"capacity_gb": int(memory[1]), "gb_per_s": round(1000 * float(memory[2]))}

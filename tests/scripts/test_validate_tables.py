@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from validation import CLASSES, comparison, load_rows, model_configs, report, rows, serving_engines, training_steps  # noqa: E402
+from validation import CLASSES, comparison, load_rows, model_configs, report, rows, serving, serving_engines, training_steps  # noqa: E402
 
 PAGE = {"id": "P-1", "category": "5-inference", "system": "8x H100", "model": "Llama 3.1 8B", "n_gpus": "1", "precision": "bf16",
         "framework": "vLLM 0.12.0", "tp": "1", "pp": "", "batch": "", "input_len": "512", "output_len": "128", "extra": "concurrency 8",
@@ -78,6 +78,9 @@ def test_engines_have_the_sheet_of_the_nearest_version():
     ({"extra": "4 q/s, 200 prompts"}, {"arrivals": "poisson", "rate_per_s": 4, "count": 200}),
     ({"extra": "2 instances; offered 5 q/s Poisson"}, {"arrivals": "poisson", "rate_per_s": 2.5, "count": 300}),
     ({"extra": "", "batch": "32"}, {"arrivals": "at_once", "count": 32}),
+    ({"extra": "all requests at once; max batch 64"}, {"arrivals": "at_once", "count": 256}),
+    ({"extra": "4 q/s, 200 prompts; 10 groups of 256 shared tokens, 5 users each"},
+     {"arrivals": "poisson", "rate_per_s": 4, "count": 200, "prefix": {"groups": 10, "shared_tokens": 256, "users_per_group": 5}}),
 ])
 def test_loads_are_read_from_columns_or_words(columns, requests):
     assert workload(PAGE | columns)["requests"] == requests | {"prompt_tokens": 512, "output_tokens": 128}
@@ -88,7 +91,13 @@ def test_loads_are_read_from_columns_or_words(columns, requests):
     ({"extra": "concurrency 8, EAGLE, 2 draft tokens"}, "speculative decoding is not modelled"),
     ({"extra": "concurrency 8, DP8 attention"}, "data-parallel attention is not modelled"),
     ({"cpu_kv_offload": "True"}, "KV cache in host memory is not modelled"),
-    ({"metric": "KV transfer time"}, "is no latency or rate"),
+    ({"metric": "KV cache size"}, "is no latency or rate"),
+    ({"metric": "KV transfer time"}, "names no instances that prefill and that decode"),
+    ({"extra": "3 to 60 q/s; routing: random"}, "steps that are not printed"),
+    ({"extra": "concurrency 8, routing: random"}, "a router over one instance"),
+    ({"extra": "concurrency 8, KV fp8 but for sliding-window layers"}, "a KV type for each layer"),
+    ({"extra": "concurrency 8, 100 shared tokens"}, "sharing tokens among prompts"),
+    ({"extra": "all requests at once"}, "no load is printed"),
     ({"input_len": "ShareGPT"}, "input_len 'ShareGPT' is no whole number"),
     ({"framework": ""}, "names no engine"),
     ({"framework": "LMDeploy 0.6"}, "no datasheet for engine"),
@@ -112,12 +121,37 @@ def test_instances_that_prefill_and_decode_apart_are_two():
     outcome = mapped(apart | {"tp": "8+8", "n_gpus": "16"}).experiment
     assert outcome.scenario["workload"]["instances"][1]["gpus"] == list(range(8, 16)) and outcome.assumed == "network 8x NDR"
     assert mapped(apart | {"system": "2x 8 H100, 8x 400G RoCE"}).experiment.scenario["machine"]["nic"]["datasheet"] == "connectx7_roce"
-    assert "more than one instance" in mapped(apart | {"framework": "vLLM, 3P1D"}).skipped
+    outcome = mapped(apart | {"framework": "vLLM, 3P1D", "tp": "2", "n_gpus": "8"})
+    assert "3prefill-1decode-tp2-pp1" in serving.point_name(outcome.row, outcome.experiment)
+    several = outcome.experiment.scenario
+    assert several["workload"]["instances"] == [{"name": "prefill", "role": "prefill", "tp": 2, "count": 3}, {"name": "decode", "role": "decode", "tp": 2}]
+    assert several["machine"]["groups"]["node"]["servers"] == 1
+
+
+@pytest.mark.parametrize("metric, unit, value", [("KV transfer time mean", "ms", 3), ("KV transfer time p50", "ms", 3), ("KV transfer post time", "ms", 1.5),
+                                                 ("KV transfer size", "MB", 6), ("KV transfer bandwidth", "GB/s", 2), ("descriptors a transfer", "count", 30)])
+def test_transfers_of_kv_are_those_of_the_run(metric, unit, value, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "transfers.csv").write_text("request,bytes,descriptors,begun_s,post_s,landed_s\n0,4000000,20,1,0.001,1.002\n1,8000000,40,2,0.002,2.004\n")
+    experiment = mapped(PAGE | {"framework": "SGLang 0.5, 1P1D", "tp": "4+4", "n_gpus": "8", "metric": metric, "unit": unit}).experiment
+    assert experiment.read(type("Result", (), {"directory": tmp_path})) == pytest.approx(value * experiment.unit)
+
+
+@pytest.mark.parametrize("words, router", [("random", {"policy": "random"}), ("load only (queue and KV use)", {"policy": "scorers", "prefix_weight": 0, "kv_weight": 1}),
+                                           ("precise prefix scorer (KV events)", {"policy": "scorers", "by_events": True, "kv_weight": 1})])
+def test_instances_behind_a_router_run_together(words, router):
+    outcome = mapped(PAGE | {"extra": f"24 q/s; routing: {words}", "tp": "2", "n_gpus": "16", "metric": "output throughput", "unit": "tok/s"}).experiment
+    assert outcome.scenario["workload"]["router"] == router and outcome.scenario["workload"]["requests"]["rate_per_s"] == 24
+    assert outcome.scenario["workload"]["instances"] == [{"name": "server", "tp": 2, "pp": 1, "count": 8}]
+    assert outcome.scenario["machine"]["groups"]["node"]["servers"] == 2 and outcome.assumed == "network 8x NDR"
 
 
 def test_limits_of_the_scheduler_follow_from_words():
     asked = workload(PAGE | {"framework": "TensorRT-LLM 1.0", "extra": "concurrency 8; max batch 2048; max_num_tokens 1536; chunked context False; KV fp8"})
     assert asked["scheduler"] == {"max_seqs": 1536, "max_batched_tokens": 1536, "chunked_prefill": False}
+    assert workload(PAGE | {"extra": "concurrency 8; policy max_util"})["scheduler"] == {"reserve": "sequence", "preemption": "recompute"}
+    whole = workload(PAGE | {"extra": "concurrency 1; chunked prefill and radix cache off", "input_len": "16384"})
+    assert whole["scheduler"] == {"chunked_prefill": False, "max_batched_tokens": 16384 + 128}
     eager = workload(PAGE | {"framework": "vLLM 0.2.7"})
     assert eager["engine"] == "vllm-2023-eager" and "scheduler" not in eager
     assert workload(PAGE | {"extra": "concurrency 8, enforce_eager"})["cudagraph"] == {"mode": "none"}
@@ -129,6 +163,13 @@ def test_rates_are_those_of_all_instances_or_of_a_gpu(tmp_path):
     assert of_all.experiment.read(result) == pytest.approx(400) and of_all.experiment.assumed == "4 instances take equal shares of the load"
     of_gpu = mapped(PAGE | {"tp": "2", "n_gpus": "2", "metric": "output tokens/s/GPU", "unit": "tok/s/GPU"})
     assert of_gpu.experiment.read(result) == pytest.approx(50)
+
+
+def test_a_rate_under_load_is_that_of_the_second_half_of_arrivals():
+    """Three requests a second with answers of two tokens; the last ones find an engine that is as full as it gets."""
+    served = [{"arrival": str(round(n * 1e9 / 3)), "input": "10", "TTFT": "100000000", "ITL": "[100000000]"} for n in range(31)]
+    rates = {quantity: load_rows.rate_per_s(served, quantity) for quantity in ("output_tokens_per_s", "total_tokens_per_s", "request_rate_per_s")}
+    assert rates == pytest.approx({"output_tokens_per_s": 6, "total_tokens_per_s": 36, "request_rate_per_s": 3}, rel=0.07)
 
 
 def test_a_stage_is_cut_only_where_caches_stay_as_warm():
