@@ -202,12 +202,17 @@ int run(const Options& options, const Scenario& scenario) {
     Progress progress(simulation, !options.quiet);
     std::optional<EngineLog> log;
     if (options.log_interval) log.emplace(simulation.workload(), *options.log_interval);
-    simulation.run([&](Time now) {
-      progress.tick(now);
-      if (log) log->tick(now, progress);
-      if (tracing) tracing->advance(now);
-      return interrupted == 0 && !OutputFailure::noted();
-    });
+    try {
+      simulation.run([&](Time now) {
+        progress.tick(now);
+        if (log) log->tick(now, progress);
+        if (tracing) tracing->advance(now);
+        return interrupted == 0 && !OutputFailure::noted();
+      });
+    } catch (const sc_core::sc_report& broken) {  // SystemC's form of what has been thrown in a process
+      fmt::print(stderr, "{}: error: {}\n", printable(scenario.path), broken.get_msg());
+      return kExitNoProgress;
+    }
   }
   OutputFailure::check();
   if (tracing) tracing->finish(simulation.end(), why ? why->measures() : std::vector<probe::CriticalPath::Measure>());

@@ -202,7 +202,7 @@ void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Ti
     return;
   Time first_done = took;
   for (const auto& [after, member] : recording.done) first_done = sooner(first_done, after);
-  recording.quiet_after = since(quiet_from(), now - took);
+  recording.quiet_after = later(since(quiet_from(), now - took), took);
   recording.apart = recording.quiet_after <= first_done + least_launch_;
   for (transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     put_in_order(memory.steps);

@@ -90,26 +90,26 @@ namespace {
 class Timetable : public transport::Horizon {
  public:
   Timetable(JobBench& bench, std::uint32_t from, std::uint32_t to, const std::vector<std::pair<Time, Bytes>>& copies)
-      : bench_(bench), left_(copies) {
+      : Horizon("timetable"), bench_(bench), left_(copies) {
     for (const auto& [when, bytes] : copies)
       bench.later_on(when, [this, from = from, to = to, bytes = bytes] {
         left_.erase(left_.begin());
-        ++sends_;
+        begins(bench_.fabric.now());
         bench_.copy(from, {to}, bytes, kCopy);
       });
     bench.when_done = [this](const Job& job) { arrived_ += JobBench::number_of(job) == kCopy ? 1 : 0; };
   }
-  Time from() override {
-    if (sends_ != arrived_) return bench_.fabric.now();
-    return left_.empty() ? Time::max() : left_.front().first;
-  }
-  std::uint64_t sends() const override { return sends_; }
 
  private:
+  Time next() override {
+    if (sends() != arrived_) return bench_.fabric.now();
+    return left_.empty() ? Time::max() : left_.front().first;
+  }
+
   static constexpr std::uint32_t kCopy = 1000;
   JobBench& bench_;
   std::vector<std::pair<Time, Bytes>> left_;
-  std::uint64_t sends_ = 0, arrived_ = 0;
+  std::uint64_t arrived_ = 0;
 };
 
 Time collectives_launch() {
@@ -296,8 +296,8 @@ BOOST_AUTO_TEST_CASE(a_pass_is_composed_as_far_as_it_is_certain_and_is_as_if_it_
 
 BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_the_run) {
   struct Silent : transport::Horizon {
-    Time from() override { return Time::max(); }
-    std::uint64_t sends() const override { return 0; }
+    Silent() : Horizon("silent") {}
+    Time next() override { return Time::max(); }
   };
   JobBench bench(tiny_scenario({}, "dgx_h100"), 5);
   bench.records.takes_details = false;

@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(pipelines_run_with_replays_as_without) {
         "workload.host=" + one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, async: false}"}),
         "workload.instances=[{name: a, tp: " + tp + ", pp: " + pp + "}]",
         "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
-        "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"})};
+        "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"}),
+        "fabric.fidelity=" + one_of({"train", "train", "fluid"})};
     if (random.below(3) == 0) sets.push_back("events=[{at_us: 900, gpu: gpus0.gpu1, slow_ratio: 0.6}]");
     const Scenario scenario = tiny_serving(sets, "dgx_h100");
     const Outcome simulated = run(scenario, false), with_replays = run(scenario, true);
@@ -74,9 +75,12 @@ struct Composed {
   std::uint64_t composed = 0, jobs = 0, preempted = 0;
 };
 
-Composed run_composed(Scenario scenario, bool compose) {
-  scenario.fabric.compose = compose;
+enum class How { simulated, replayed, composed };
+
+Composed run_composed(Scenario scenario, How how) {
+  scenario.fabric.compose = how == How::composed;
   ServingBench bench(scenario, false);
+  if (how == How::simulated) bench.simulation.workload().executor().simulate_every_collective();
   bench.records.takes_details = false;
   bench.run();
   Composed outcome;
@@ -154,7 +158,7 @@ BOOST_AUTO_TEST_CASE(passes_that_are_composed_are_as_those_that_run) {
     if (random.below(3) == 0)
       sets.push_back("events=[{at_us: " + one_of({"900", "1700", "2900"}) + ", gpu: gpus0.gpu1, slow_ratio: 0.6}]");
     const Scenario scenario = tiny_serving(sets, "dgx_h100");
-    const Composed ran = run_composed(scenario, false), added = run_composed(scenario, true);
+    const Composed ran = run_composed(scenario, How::replayed), added = run_composed(scenario, How::composed);
     BOOST_TEST((added.text == ran.text),
                "trial " << trial << ": " << added.composed << " of " << added.jobs << " composed");
     BOOST_TEST(ran.composed == 0u);
@@ -168,10 +172,43 @@ BOOST_AUTO_TEST_CASE(passes_that_are_composed_are_as_those_that_run) {
   BOOST_TEST(preempted > 0u);
 }
 
+BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) {
+  Random random(13, 0);
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
+  std::uint64_t jobs = 0, composed = 0;
+  for (int trial = 0; trial < 30; ++trial) {
+    std::vector<std::string> sets{
+        "workload.requests={count: 8, arrivals: " +
+            one_of({"poisson, rate_per_s: 200", "poisson, rate_per_s: 2000", "poisson, rate_per_s: 20000",
+                    "closed_loop, concurrency: 3"}) +
+            ", prompt_tokens: {lognormal: {mean: 300, cv_ratio: 1}}, output_tokens: {lognormal: {mean: 12, cv_ratio: "
+            "0.7}}}",
+        "workload.engine=" + one_of({"vllm-0.19", "vllm-0.15", "sglang-0.5", "trtllm-1.0"}),
+        "workload.host=" + one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, async: false}"}),
+        "workload.instances=[{name: p, role: prefill, " + one_of({"tp: 2, count: 2", "tp: 4"}) +
+            "}, {name: d, role: decode, " + one_of({"tp: 2, pp: 2", "tp: 4", "tp: 2, count: 2"}) + "}]",
+        "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
+            ", connector: " + one_of({"none", "nixl"}) + "}",
+        "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
+        "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"}),
+        "fabric.fidelity=" + one_of({"train", "fluid"})};
+    const Scenario scenario = tiny_serving(sets, "dgx_h100");
+    const Composed ran = run_composed(scenario, How::replayed), added = run_composed(scenario, How::composed);
+    BOOST_TEST((added.text == ran.text),
+               "trial " << trial << ": " << added.composed << " of " << added.jobs << " composed");
+    BOOST_TEST(added.jobs == ran.jobs);
+    const Composed simulated = run_composed(scenario, How::simulated);
+    BOOST_TEST((ran.text == simulated.text), "trial " << trial);
+    jobs += added.jobs;
+    composed += added.composed;
+  }
+  BOOST_TEST(static_cast<double>(composed) > 0.25 * static_cast<double>(jobs));
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
   JobBench bench;
   const auto at = [&](Time when, std::function<void()> what) { bench.later_on(when, std::move(what)); };
-  StageSends sends(bench.fabric, 2, Time::us(5));
+  StageSends sends("PP[1]", bench.fabric, 2, Time::us(5));
   const auto expect = [&](Time from) { BOOST_TEST((sends.from() == from), sends.from().seconds() * 1e6 << " us"); };
   at(Time::us(1), [&] {
     expect(Time::us(6));  // a pass may begin now, and takes at least 5 us
@@ -204,6 +241,6 @@ BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
     expect(Time::us(53));  // the second pass
     BOOST_TEST(sends.sends() == 2u);
   });
-  at(Time::us(52), [&] { BOOST_CHECK_THROW(sends.left(0, true), std::logic_error); });
+  at(Time::us(52), [&] { BOOST_CHECK_THROW(sends.left(0, true), transport::BrokenHorizon); });
   bench.run();
 }

@@ -149,6 +149,7 @@ class TraceSource : public RequestSource {
     }
     return caused;
   }
+  bool follows_answers() const override { return !sessions().empty(); }
   std::uint32_t count() const override { return static_cast<std::uint32_t>(sorted_->rows().size()); }
 
  private:

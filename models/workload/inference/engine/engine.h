@@ -94,11 +94,13 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void added(std::uint32_t request);
   /// The scheduler may be able to compose a batch that it could not compose before.
   void changed() { wake(); }
+  /// No batch is complete before. @pre in_flight() > 0
+  Time next_complete() { return pipeline_.next_pass_over(); }
 
   const Pipeline& pipeline() const { return pipeline_; }
-  /// Times until now.
   /// Batches that are composed and not complete.
   std::size_t in_flight() const { return in_flight_.size(); }
+  /// Times until now.
   const StageTimes& stages();
   std::uint32_t composed() const { return composed_; }
   /// Sum over complete batches of the time from a batch's start to its tokens. A batch starts when it is composed and

@@ -112,15 +112,11 @@ void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std:
                    transport::Traffic::kNobody, true});
 }
 
-void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
+void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherTraffic> others,
                  transport::Fabric& fabric) {
   std::vector<Communicator*> groups;
   for (const Grid* grid : grids)
     for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->tp_communicator(p));
-  std::vector<collective::OtherTraffic> others;
-  for (const transport::Traffic& t : traffic)
-    if (t.traffic_class != number(TrafficClass::tp) && t.traffic_class != number(TrafficClass::pp))
-      others.push_back({t.source, t.destination, t.traffic_class});
   for (const Grid* grid : grids)
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)
       others.push_back({*grid->rank(r).memory, *grid->rank((r + grid->tp()) % grid->ranks()).memory,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/reuse.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_plan.h"
 #include "transport/horizon.h"
@@ -99,9 +100,9 @@ class Grid {
 inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collective && job.member() == 0; }
 
 /// Allows reuse of the collectives of these grids' tensor-parallel groups, where they share no link with traffic other than
-/// that of their stages.
-/// @param traffic  all of the run
-void allow_reuse(const std::vector<Grid*>& grids, const std::vector<transport::Traffic>& traffic,
+/// that of their stages, or whose senders say from when on they may send.
+/// @param others  all other messages of the run
+void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherTraffic> others,
                  transport::Fabric& fabric);
 
 }  // namespace railyard::workload::inference

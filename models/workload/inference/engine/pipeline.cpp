@@ -103,8 +103,10 @@ Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageH
       client_(client),
       suffix_(std::move(suffix)),
       times_(grid.ranks()) {
-  for (const Time least_of_stage : least_times(least).stages)
-    grid_.add_sends(sends_.emplace_back(executor.fabric(), grid.tp(), Time::fs(least_of_stage.fs() / 2)));
+  const LeastTimes times = least_times(least);
+  for (std::uint32_t p = 0; p < grid.pp(); ++p)
+    grid_.add_sends(sends_.emplace_back(fmt::format("PP[{}]{}", p, suffix_), executor.fabric(), grid.tp(),
+                                        Time::fs(times.stages[p].fs() / 2)));
 }
 
 Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
@@ -139,6 +141,12 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
     least.stages.push_back(sum);
   }
   return least;
+}
+
+Time Pipeline::least_pass() const {
+  Time sum;
+  for (const StageSends& stage : sends_) sum += stage.least();
+  return sum;
 }
 
 Time Pipeline::least_time(const Fields& f) const {

@@ -105,6 +105,10 @@ class Pipeline : private JobClient, private JobNamer {
   bool returns_ids() const { return hop_.returns_ids; }
   /// The token ids of a pass that one rank of the last stage has sent are at the first stage.
   void ids_returned() { sends_.back().arrived(); }
+  /// No pass that has been emitted is over before.
+  Time next_pass_over() { return sends_.back().from(); }
+  /// Kernels of any pass take this long, at least.
+  Time least_pass() const;
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Begin of the first job on any stage and end of the last job, over all passes so far.
   Time first_begun() const { return first_begun_; }

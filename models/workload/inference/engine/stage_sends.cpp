@@ -1,7 +1,6 @@
 #include "workload/inference/engine/stage_sends.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace railyard::workload::inference {
 
@@ -11,11 +10,10 @@ void StageSends::begun(std::uint32_t t, Time kernels) {
 }
 
 void StageSends::left(std::uint32_t t, bool sends) {
-  if (sends && fabric_.now() < promised_) throw std::logic_error("a stage of a pipeline sends before its horizon");
   ++ranks_[t].passes;
   ranks_[t].has_begun = false;
   if (sends) {
-    ++sends_;
+    begins(fabric_.now());
     ++under_way_;
   }
   const auto least =
@@ -23,7 +21,7 @@ void StageSends::left(std::uint32_t t, bool sends) {
   for (; first_ < least->passes; ++first_) kernels_.pop_front();
 }
 
-Time StageSends::from() {
+Time StageSends::next() {
   const Time now = fabric_.now();
   if (under_way_ != 0) return now;
   Time from = Time::max();
@@ -31,7 +29,6 @@ Time StageSends::from() {
     const std::uint64_t next = rank.passes - first_;
     from = sooner(from, rank.has_begun ? rank.not_before : now + (next < kernels_.size() ? kernels_[next] : least_));
   }
-  promised_ = later(promised_, from);
   return from;
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/fabric.h"
@@ -13,10 +15,11 @@ namespace railyard::workload::inference {
 
 class StageSends final : public transport::Horizon {
  public:
+  /// @param name   of the stage
   /// @param ranks  of the stage
   /// @param least  time of the kernels of any pass on a rank, at least
-  StageSends(const transport::Fabric& fabric, std::uint32_t ranks, Time least)
-      : fabric_(fabric), ranks_(ranks), least_(least) {}
+  StageSends(std::string name, const transport::Fabric& fabric, std::uint32_t ranks, Time least)
+      : Horizon(std::move(name)), fabric_(fabric), ranks_(ranks), least_(least) {}
 
   /// A pass has been emitted, behind the others. @param kernels  their time on a rank, at least
   void emitted(Time kernels) { kernels_.push_back(kernels); }
@@ -27,10 +30,11 @@ class StageSends final : public transport::Horizon {
   /// The last byte that a rank has sent is there.
   void arrived() { --under_way_; }
 
-  Time from() override;
-  std::uint64_t sends() const override { return sends_; }
+  /// Time of the kernels of any pass on a rank, at least.
+  Time least() const { return least_; }
 
  private:
+  Time next() override;
   struct Rank {
     std::uint64_t passes = 0;  ///< that are over
     bool has_begun = false;    ///< kernels of the next one
@@ -42,8 +46,7 @@ class StageSends final : public transport::Horizon {
   Time least_;
   std::deque<Time> kernels_;  ///< of passes that are not over on all ranks
   std::uint64_t first_ = 0;   ///< number of the first of these
-  std::uint64_t sends_ = 0, under_way_ = 0;
-  Time promised_;  ///< the latest instant that from() has named
+  std::uint64_t under_way_ = 0;
 };
 
 }  // namespace railyard::workload::inference

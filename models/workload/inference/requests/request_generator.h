@@ -40,6 +40,9 @@ class RequestGenerator : public RequestSource {
   std::optional<Time> next_arrival() override;
   Arrival take() override;
   std::uint32_t done(std::uint32_t request, Time now) override;
+  bool follows_answers() const override {
+    return spec_.arrivals == ArrivalProcess::closed_loop || spec_.prefix.has_value();
+  }
   std::uint32_t count() const override { return starts_.count(); }
 
  private:

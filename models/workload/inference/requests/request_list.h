@@ -23,6 +23,7 @@ class RequestList : public RequestSource {
   }
   Arrival take() override { return {(*requests_)[taken_++], {}, {}}; }
   std::uint32_t done(std::uint32_t, Time) override { return 0; }
+  bool follows_answers() const override { return false; }
   std::uint32_t count() const override { return static_cast<std::uint32_t>(requests_->size()); }
 
  private:

@@ -30,6 +30,8 @@ class RequestSource {
   /// The client has the last token of a request. @param now  not before its arrival
   /// @return the number of arrivals that will name the request as their cause
   virtual std::uint32_t done(std::uint32_t request, Time now) = 0;
+  /// Whether an arrival can depend on an answer. If not, next_arrival() stays as it is until it is taken.
+  virtual bool follows_answers() const = 0;
   /// Number of requests that the source will have produced at its end.
   virtual std::uint32_t count() const = 0;
 };

@@ -41,6 +41,7 @@ class SessionGenerator : public RequestSource {
   std::optional<Time> next_arrival() override;
   Arrival take() override;
   std::uint32_t done(std::uint32_t request, Time now) override;
+  bool follows_answers() const override { return true; }
   std::uint32_t count() const override { return count_; }
 
  private:

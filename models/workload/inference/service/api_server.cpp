@@ -18,6 +18,14 @@ ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Ti
   for (std::uint32_t i = 0; i < servers; ++i) rank_.add_stream("");
 }
 
+Time ApiServer::next_queued(Time answered) const {
+  const Time now = executor_.fabric().now();
+  if (before_queue_ > 0) return now;
+  if (arrived_ == count()) return Time::max();
+  if (!source_->follows_answers() || live_.empty()) return scheduled_arrival_;
+  return leaving_ > 0 ? now : sooner(scheduled_arrival_, answered);
+}
+
 void ApiServer::schedule_arrival() {
   const std::optional<Time> next = source_->next_arrival();
   if (!next || *next >= scheduled_arrival_) return;
@@ -51,6 +59,7 @@ void ApiServer::arrive() {
   }
   live.stream = free_streams_.back();
   free_streams_.pop_back();
+  ++before_queue_;
   executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
   if (client_time_ + router_time_ + host_.request() > Time()) tell(request, RequestPhase::host);
@@ -92,6 +101,7 @@ void ApiServer::enter(std::uint32_t request) {
   live.times.queued = executor_.fabric().now();
   live.ttft[TtftPart::host] = live.times.queued - live.request.arrival - live.ttft[TtftPart::router];
   tell(request, RequestPhase::queued);
+  --before_queue_;
   client_.on_queued(request, std::move(live.content));
 }
 
@@ -132,6 +142,7 @@ void ApiServer::delivered(std::uint32_t request) {
 
 void ApiServer::leave(std::uint32_t request) {
   live_.at(request).has_left = true;
+  ++leaving_;
   finish(request);
 }
 
@@ -140,6 +151,7 @@ void ApiServer::finish(std::uint32_t request) {
   if (!live.has_left || live.times.tokens.size() != live.request.output_tokens) return;
   live.times.last_token = live.times.tokens.back();
   tell(request, RequestPhase::done);
+  --leaving_;
   ++served_;
   for (RequestSink* sink : sinks_) sink->on_served(request, live);
   free_streams_.push_back(live.stream);

@@ -101,6 +101,10 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   /// Reports a phase of the request.
   void tell(std::uint32_t request, RequestPhase phase);
 
+  /// No request comes to the queue of an instance before. @param answered  the earliest instant at which an instance may have the
+  /// last token of a request
+  Time next_queued(Time answered) const;
+
   std::uint32_t count() const { return source_->count(); }
   std::uint32_t served() const { return served_; }
   std::uint32_t refused() const { return refused_; }
@@ -152,6 +156,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   std::vector<std::size_t> free_streams_;
   std::unordered_map<std::uint32_t, Live> live_;
   std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;
+  std::uint32_t before_queue_ = 0,
+                leaving_ = 0;  ///< requests before the first queue; and which no instance has any more
   double work_done_ = 0;
   Time scheduled_arrival_ = Time::max();
   std::vector<RequestSink*> sinks_;

@@ -51,8 +51,15 @@ Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t 
   return sum * share.heads * head_bytes_;
 }
 
-const HandoffPlan& KvExchange::plan(const Instance& from, const Instance& to) {
-  return plans_.try_emplace({from.id(), to.id()}, from.grid(), to.grid()).first->second;
+KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
+  const auto found = ways_.find({from.id(), to.id()});
+  if (found != ways_.end()) return found->second;
+  const auto next = [this, &from, &to] { return client_.next_transfer(from, to); };
+  return ways_
+      .try_emplace({from.id(), to.id()},
+                   Way{HandoffPlan(from.grid(), to.grid()),
+                       KvSends(fmt::format("KV from {} to {}", from.name(), to.name()), executor_.fabric(), next)})
+      .first->second;
 }
 
 std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
@@ -81,7 +88,7 @@ std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank,
 
 std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t descriptors,
                                      const std::vector<JobRef>& after) {
-  const Time time = Time::seconds(static_cast<double>(descriptors) * connector_.descriptor_us * 1e-6);
+  const Time time = posting(descriptors);
   if (time == Time()) return {};
   fields.is_post = 1;
   return {executor_.host(rank, rank.stream(Grid::kKv), time, JobLabel::of(*this, fields), *this, after)};
@@ -116,11 +123,14 @@ void KvExchange::fetch(const Transfer& transfer) {
     posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], {});
     prompt.posts += static_cast<std::uint32_t>(posts[u].size());
   }
+  prompt.earliest.assign(from.ranks(), executor_.fabric().now());
   for (std::uint32_t r = 0; r < from.ranks(); ++r) {
     fields.rank = r;
     std::vector<JobRef> after;
-    for (const HandoffPlan::Share& share : plan.shares(r))
+    for (const HandoffPlan::Share& share : plan.shares(r)) {
       after.insert(after.end(), posts[share.decode_rank].begin(), posts[share.decode_rank].end());
+      prompt.earliest[r] = later(prompt.earliest[r], prompt.moved.begun + posting(of_rank[share.decode_rank]));
+    }
     emit(fields, 0, layers, after);
   }
   if (prompt.posts == 0) on_posted(request);
@@ -139,6 +149,7 @@ void KvExchange::expect(const Transfer& transfer) {
   Prompt& prompt = prompts_[transfer.request];
   static_cast<Transfer&>(prompt) = transfer;
   prompt.sent = transfer.begin;
+  way(*prompt.from, *prompt.to).sends.opens();
 }
 
 void KvExchange::forget() {
@@ -212,6 +223,7 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     if (const std::vector<JobRef> post = this->post(rank, fields, posted, after); !post.empty()) ready = post;
   }
   for (const CopyTarget& transfer : transfers) prompt.moved.bytes += transfer.bytes;
+  if (!pushes()) way(*of.from, *of.to).sends.waits(prompt.earliest[fields.rank]);
   executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
                  *this, ready);
 }
@@ -220,6 +232,14 @@ void KvExchange::computed(std::uint32_t request) {
   prompts_.at(request).is_computed = true;
   executor_.reached(this, request);
   check_arrived(request);
+}
+
+void KvExchange::on_job_begun(const Job& job) {
+  const auto fields = job.label().as<Fields>();
+  if (fields.is_post) return;
+  const Part& begun = part(fields.part);
+  KvSends& sends = way(*begun.from, *begun.to).sends;
+  pushes() ? sends.begun() : sends.begun(prompts_.at(begun.request).earliest[fields.rank]);
 }
 
 void KvExchange::on_job_done(const Job& job) {
@@ -236,6 +256,7 @@ void KvExchange::on_job_done(const Job& job) {
   }
   --done.left;
   --prompt.left;
+  way(*done.from, *done.to).sends.arrived();
   KvMoved& moved = prompt.moved;
   if (moved.begun == Time()) moved.begun = job.begun_at();
   moved.landed = executor_.fabric().now();
@@ -257,6 +278,7 @@ void KvExchange::check_arrived(std::uint32_t request) {
   moved.from = prompt.from->id();
   moved.to = prompt.to->id();
   for (const Time time : prompt.posted) moved.post = later(moved.post, time);
+  if (pushes()) way(*prompt.from, *prompt.to).sends.closes();
   prompts_.erase(request);
   executor_.passed(this, request);
   if (moved.bytes > 0) client_.on_kv_moved(moved);

@@ -4,6 +4,7 @@
 //
 // KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
 // the decode instance fetches it after the prompt. Who pushes or fetches first posts the descriptors of the transfer (KvConnector).
+// From when on it may do so is the horizon of each pair of instances (kv_sends.h).
 #pragma once
 
 #include <deque>
@@ -16,6 +17,7 @@
 #include "workload/inference/engine/instance.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
+#include "workload/inference/service/kv_sends.h"
 
 namespace railyard::workload::inference {
 
@@ -69,6 +71,8 @@ class KvExchangeClient {
   virtual void on_kv_moved(const KvMoved& moved) = 0;
   /// All KV of the request's prompt has arrived.
   virtual void on_kv_arrived(std::uint32_t request) = 0;
+  /// fetch() or expect() is not called before for these two.
+  virtual Time next_transfer(const Instance& from, const Instance& to) = 0;
 
  protected:
   ~KvExchangeClient() = default;
@@ -85,7 +89,11 @@ class KvExchange : private JobClient, private JobNamer {
         executor_(executor),
         client_(client) {}
 
-  const HandoffPlan& plan(const Instance& from, const Instance& to);
+  const HandoffPlan& plan(const Instance& from, const Instance& to) { return way(from, to).plan; }
+  /// When KV may be sent from one to the other.
+  transport::Horizon& sends(const Instance& from, const Instance& to) { return way(from, to).sends; }
+  /// Whether KV is under way, or will be.
+  bool moves() const { return !prompts_.empty(); }
   /// Whether prefill ranks send KV when it is computed; otherwise the decode instance fetches it.
   bool pushes() const { return grain_ != HandoffGrain::fetched; }
 
@@ -128,7 +136,12 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint32_t posts = 0;   ///< of reads, under way
     bool is_computed = false;
     KvMoved moved;
-    std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
+    std::vector<Time> posted;    ///< pushed: by prefill rank, time of its posts
+    std::vector<Time> earliest;  ///< fetched: by prefill rank, when its copy may begin
+  };
+  struct Way {
+    HandoffPlan plan;
+    KvSends sends;
   };
   // Handoff_PP[p]_TP[t], and KvPost_PP[p]_TP[t] of the rank that posts, with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
   // a role: _FromInst[a]_ToInst[b].
@@ -137,6 +150,11 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint32_t rank : 16, layer : 14, per_layer : 1, is_post : 1;
   };
 
+  Way& way(const Instance& from, const Instance& to);
+  /// Time of a thread for these descriptors.
+  Time posting(std::uint64_t descriptors) const {
+    return Time::seconds(static_cast<double>(descriptors) * connector_.descriptor_us * 1e-6);
+  }
   Part& part(std::uint32_t number) { return parts_[number - first_part_]; }
   const Part& part(std::uint32_t number) const { return parts_[number - first_part_]; }
   /// Forgets parts that have arrived.
@@ -153,6 +171,7 @@ class KvExchange : private JobClient, private JobNamer {
   void on_posted(std::uint32_t request);
   void check_arrived(std::uint32_t request);
 
+  void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
@@ -167,8 +186,8 @@ class KvExchange : private JobClient, private JobNamer {
   bool names_requests_;
   Executor& executor_;
   KvExchangeClient& client_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, HandoffPlan> plans_;  ///< by the ids of two instances
-  std::unordered_map<std::uint32_t, Prompt> prompts_;                     ///< whose KV has not arrived
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Way> ways_;  ///< by the ids of two instances
+  std::unordered_map<std::uint32_t, Prompt> prompts_;            ///< whose KV has not arrived
   std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
   std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };

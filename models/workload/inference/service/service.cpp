@@ -21,6 +21,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       router_(spec_.router, router_members(placed), spec_.seed),
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
+      leaving_(instances_.size()),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
                   Time::seconds(spec.router.router_us * 1e-6),
                   static_cast<std::uint32_t>(instances_.size() - count_of(RequestPart::answer)), spec.names_requests,
@@ -100,16 +101,10 @@ std::vector<transport::Traffic> Service::traffic() {
                                  instance->spec().rules.passes_residual ? 2 : 1);
     group += instance->grid().pp();
   }
-  for (const auto& from : instances_) {
-    for (const auto& to : instances_) {
-      if (from->part() != RequestPart::prompt || to->part() != RequestPart::answer) continue;
-      const HandoffPlan& plan = exchange_.plan(*from, *to);
-      for (std::uint32_t r = 0; r < from->grid().ranks(); ++r)
-        for (const HandoffPlan::Share& share : plan.shares(r))
-          all.push_back({from->grid().rank(r).gpu->window(), to->grid().rank(share.decode_rank).gpu->window(),
-                         number(TrafficClass::kv), handed_over(plan, share)});
-    }
-  }
+  for_each_share([&](const Instance& from, const Instance& to, std::uint32_t rank, const HandoffPlan::Share& share) {
+    all.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
+                   number(TrafficClass::kv), handed_over(exchange_.plan(from, to), share)});
+  });
   return all;
 }
 
@@ -129,9 +124,28 @@ void Service::start() {
   if (executor_.replays()) {
     std::vector<Grid*> grids;
     for (const auto& instance : instances_) grids.push_back(&instance->grid());
-    allow_reuse(grids, traffic(), fabric_);
+    std::vector<collective::OtherTraffic> kv;
+    for_each_share([&](const Instance& from, const Instance& to, std::uint32_t rank, const HandoffPlan::Share& share) {
+      // Memory that is not paged is promised outside of batches, at any time.
+      transport::Horizon* const sends = to.spec().whole ? nullptr : &exchange_.sends(from, to);
+      kv.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
+                    number(TrafficClass::kv), sends});
+    });
+    allow_reuse(grids, std::move(kv), fabric_);
   }
   api_server_.start();
+}
+
+void Service::for_each_share(
+    const std::function<void(const Instance&, const Instance&, std::uint32_t, const HandoffPlan::Share&)>& what) {
+  for (const auto& from : instances_) {
+    for (const auto& to : instances_) {
+      if (from->part() != RequestPart::prompt || to->part() != RequestPart::answer) continue;
+      const HandoffPlan& plan = exchange_.plan(*from, *to);
+      for (std::uint32_t r = 0; r < from->grid().ranks(); ++r)
+        for (const HandoffPlan::Share& share : plan.shares(r)) what(*from, *to, r, share);
+    }
+  }
 }
 
 Candidates Service::candidates(const Request& request, RequestPart part) const {
@@ -219,6 +233,7 @@ void Service::on_queued(std::uint32_t request, RequestContent content) {
   Served& served = api_server_.on_way(request);
   contents_.emplace(request, std::move(content));
   if (exchange_.pushes() && is_handed_over(served)) {
+    ++waiting_[{served.visits.front().instance, served.visits.back().instance}];
     enter(request, served.visits.back(), contents_.at(request));
   } else {
     admit(request);
@@ -243,6 +258,7 @@ void Service::on_promised(Instance& instance, const Reservation& reservation) {
   }
   const KvExchange::Transfer transfer{reservation.request, &at(served.visits.front()), &instance, reservation.from,
                                       served.request.prompt_tokens};
+  --waiting_[{transfer.from->id(), instance.id()}];
   if (exchange_.pushes()) {
     exchange_.expect(transfer);
     admit(reservation.request);
@@ -342,10 +358,15 @@ void Service::hand_over(std::uint32_t request) {
   if (!is_handed_over(served)) {
     at(served.visits.front()).release(request);
     api_server_.leave(request);
-  } else if (exchange_.pushes()) {
+    return;
+  }
+  if (exchange_.pushes()) {
     at(served.visits.back()).awaits_kv(request);
     exchange_.computed(request);
-  } else if (spec_.first_token == FirstToken::prefill) {
+    return;
+  }
+  ++leaving_[served.visits.front().instance];
+  if (spec_.first_token == FirstToken::prefill) {
     on_forwarded(request);
   } else {
     api_server_.forward(request);
@@ -356,7 +377,10 @@ void Service::on_forwarded(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
   served.ttft[TtftPart::host] += now() - served.prefilled();
   RequestContent content = std::move(contents_.extract(request).mapped());
+  const std::uint32_t from = served.visits.front().instance;
   served.visits.back().instance = choose(request, content, RequestPart::answer);
+  --leaving_[from];
+  ++waiting_[{from, served.visits.back().instance}];
   enter(request, served.visits.back(), std::move(content));
 }
 

@@ -18,9 +18,12 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/study/fidelity_choice.h"
@@ -104,6 +107,9 @@ class Service : private ApiServerClient,
   static bool is_handed_over(const Served& served) { return served.visits.size() > 1; }
   /// Tokens of all requests that an instance of this part computes, for the estimate of traffic.
   double expected_tokens(RequestPart part) const;
+  /// What a rank of an instance for prompts (the third argument) sends to one for answers.
+  void for_each_share(
+      const std::function<void(const Instance&, const Instance&, std::uint32_t, const HandoffPlan::Share&)>& what);
   /// Bytes of the handoff between two ranks, over all requests.
   double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
   /// Whether another instance computes the answer of a request, by the engine's rule.
@@ -129,6 +135,10 @@ class Service : private ApiServerClient,
   Candidates candidates(const Request& request, RequestPart part) const;
   /// Chooses an instance for a request, or for its answer.
   std::uint32_t choose(std::uint32_t request, const RequestContent& content, RequestPart part);
+  /// No request comes to the queue of an instance that takes prompts before.
+  Time next_queued();
+  /// No batch of the instance is complete before.
+  Time next_complete(Instance& instance);
   void route(std::uint32_t request);
   /// Routes those that wait in the router, as far as there is room.
   void route_held();
@@ -145,6 +155,7 @@ class Service : private ApiServerClient,
   void on_kv_posted(std::uint32_t request) override;
   void on_kv_moved(const KvMoved& moved) override;
   void on_kv_arrived(std::uint32_t request) override;
+  Time next_transfer(const Instance& from, const Instance& to) override;
   void on_promised(Instance& instance, const Reservation& reservation) override;
   void on_composed(Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) override;
   void on_attention_emitted(Instance& instance, std::uint32_t pass, std::uint32_t stage, std::uint32_t t,
@@ -176,6 +187,10 @@ class Service : private ApiServerClient,
   std::deque<BlockReports> block_reports_;
   std::deque<std::uint32_t> held_;  ///< requests that wait in the router
   KvExchange exchange_;
+  /// Requests between two instances: by the id of the first one, those that are not in the queue of a second one yet; by both
+  /// ids, those that wait there for memory.
+  std::vector<std::uint32_t> leaving_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> waiting_;
   ApiServer api_server_;
   std::unordered_map<std::uint32_t, RequestContent>
       contents_;                                  ///< of requests that are not in the queue of their last instance
