@@ -34,7 +34,8 @@ from collections.abc import Iterator, Sequence
 from lib.command_line import INTERRUPTED, ROOT, Parser, one_line
 
 STALE = 1
-NOT_COPIED = shutil.ignore_patterns("build", "out", ".git", ".*_cache", "__pycache__")
+NOT_COPIED = shutil.ignore_patterns("build*", "out", ".git", ".*_cache", "__pycache__")
+SOURCES = {"models", "sc_main", "tests"}  # of C++, at the top: no command of a page reads them
 HOST_FIGURES = [re.compile(r"^  simulated \S+ \S+ in (\S+) s: .* replayed\), (.*)$")]  # wall-clock time; transactions/s and memory
 SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}  # powers of ten
 UNITS = [*SECONDS, "%", "GB/s", "GB", "MB", "kB", "tokens/s", "TFLOP/s", "times"]
@@ -63,9 +64,13 @@ class Runner:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.project = folder / "railyard"
-        shutil.copytree(ROOT, self.project, symlinks=True, ignore=NOT_COPIED)
+        shutil.copytree(ROOT, self.project, symlinks=True, ignore=self.left_out)
         (self.project / "build").symlink_to(ROOT / "build")
         (self.project / "out").mkdir()
+
+    @staticmethod
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return NOT_COPIED(folder, names) | (SOURCES & set(names) if pathlib.Path(folder) == ROOT else set())
 
     def __call__(self, command: str) -> list[str]:
         """What the command prints on stdout. Its stderr shows when it fails."""

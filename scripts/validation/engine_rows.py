@@ -14,7 +14,7 @@ Rules, by column; `extra` and `note` may say in words what has no column of its 
   max_num_batched_tokens, max_num_seqs, max batch, max_num_tokens, chunked context or prefill, KV fp8, enforce eager   of the engine.
                     policy max_util: TensorRT-LLM's MAX_UTILIZATION, which needs blocks for the prompt alone and evicts
   metric            TTFT, TPOT, ITL or E2E, its mean or a percentile; tokens or requests a second, also of a GPU, with Poisson arrivals
-                    over the second half of them; of transfers of KV: transfer_rows.py
+                    over the middle of the run; of transfers of KV: transfer_rows.py
 What a row names and the model lacks is the reason why the row is skipped.
 """
 
@@ -113,9 +113,11 @@ def map_row(row: Row) -> Experiment:
         gpus = (row.integer("n_gpus") or served.gpus * share) if re.search(r"GPU$", row["metric"] + row["unit"]) else 1
 
         def read(result):
-            if requests["arrivals"] == "poisson":
-                return load_rows.rate_per_s(table_of(result, "requests.csv"), quantity) * share / gpus
-            return result.summary["metrics"][quantity] * share / gpus
+            metrics = result.summary["metrics"]
+            if requests["arrivals"] == "poisson":  # a short run begins and ends with few requests
+                middle = metrics["middle"]
+                metrics = middle | {"total_tokens_per_s": middle["prompt_tokens_per_s"] + middle["output_tokens_per_s"]}
+            return metrics[quantity] * share / gpus
     return Experiment(f"{name} {quantity}{statistic} {served.engine}", served.platform, scenario, None, read, unit,
                       cost=requests.get("count", 100) * served.gpus, size_class=f"TP{served.tp}", assumed=assumed)
 

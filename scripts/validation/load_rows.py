@@ -14,7 +14,6 @@ Rules, by column:
 """
 
 import ast
-import itertools
 import math
 import re
 
@@ -78,20 +77,6 @@ def spread(mean: int, ratio: float) -> dict:
     """A distribution of lengths with this mean."""
     most = round(mean * ratio)
     return {"uniform": {"min": mean - most, "max": mean + most}}
-
-
-def rate_per_s(requests: list[dict], quantity: str) -> float:
-    """Over the second half of the arrivals, which is as full as a longer run: in a run of minutes, the first and the last requests are a
-    large part, and they share the engine with few."""
-    arrivals = [int(request["arrival"]) for request in requests]
-    begin, end = (min(arrivals) + max(arrivals)) / 2, max(arrivals)
-    amount = 0
-    for request in requests:
-        times = list(itertools.accumulate([int(request["arrival"]) + int(request["TTFT"]), *ast.literal_eval(request["ITL"])]))
-        inside = sum(begin < time <= end for time in times)
-        prompt = int(request["input"]) if begin < times[0] <= end else 0
-        amount += {"output_tokens_per_s": inside, "total_tokens_per_s": inside + prompt, "request_rate_per_s": int(begin < times[-1] <= end)}[quantity]
-    return 1e9 * amount / (end - begin)
 
 
 def value(requests: list[dict], quantity: str, rank: float | None) -> float:

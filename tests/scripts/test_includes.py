@@ -131,6 +131,9 @@ def names_of_a_unit(text):
         for line in re.findall(r"^(?:inline )?(?:constexpr|const|static) [^;({]*?;", block, re.MULTILINE):
             for name in re.findall(r"(\w+) =", line):
                 yield around, "constant", name, ""
+        for enumerators in re.findall(r"^enum (?!class)[^{;]*\{([^}]*)\}", block, re.MULTILINE):
+            for name in re.findall(r"(\w+)(?: = [^,]*)?(?:,|$|\s)", re.sub(r"//.*", "", enumerators)):
+                yield around, "constant", name, ""
         for name in re.findall(r"^(?:struct|class|enum class|enum|using) (\w+)(?: final)?(?: : [^{;]*)?(?: \{| =)", block, re.MULTILINE):
             yield around, "type", name, ""
         for name, parameters in re.findall(r"^(?:\[\[\w+\]\] )?[\w:][\w:<>,&* ]*?[ &*](\w+)\(([^()]*)\)[^;{]*\{", block, re.MULTILINE):
@@ -138,10 +141,23 @@ def names_of_a_unit(text):
             yield around, "function", name, ", ".join(types)
 
 
-@pytest.mark.parametrize("library", [*(f"models/{path.name}" for path in sorted((ROOT / "models").iterdir()) if path.is_dir()), "platforms", "sc_main"])
+def libraries():
+    """Units that scripts/build compiles together without a compiler cache: those of a library; in sc_main/scenario, of a group."""
+    units = [path for top in ("models", "platforms", "sc_main") for path in sorted((ROOT / top).rglob("*.cpp")) if not path.stem.endswith("_main")]
+    found = {}
+    for path in units:
+        parts = path.relative_to(ROOT).parts
+        is_scenario = parts[:2] == ("sc_main", "scenario")
+        name = "/".join(parts[:-1] if is_scenario else parts[:2] if parts[0] == "models" else parts[:1])
+        found.setdefault(name, []).append(path)
+    alone = re.search(r"# alone: (.+)", (ROOT / "sc_main" / "scenario" / "CMakeLists.txt").read_text())[1].split()
+    return {name: paths for name, paths in found.items() if name.removeprefix("sc_main/scenario/") not in alone}
+
+
+@pytest.mark.parametrize("library", libraries())
 def test_units_of_a_library_can_be_compiled_together(library):
-    """scripts/build does so without a compiler cache: a name that two units give to different things would be defined twice."""
-    units = [path for path in sorted((ROOT / library).rglob("*.cpp")) if "scenario" not in path.parts and not path.stem.endswith("_main")]
+    """A name that two units give to different things would be defined twice."""
+    units = libraries()[library]
     first, using, twice = {}, {}, []
     for path in units:
         for around, kind, name, detail in set(names_of_a_unit(path.read_text())):

@@ -165,11 +165,11 @@ def test_rates_are_those_of_all_instances_or_of_a_gpu(tmp_path):
     assert of_gpu.experiment.read(result) == pytest.approx(50)
 
 
-def test_a_rate_under_load_is_that_of_the_second_half_of_arrivals():
-    """Three requests a second with answers of two tokens; the last ones find an engine that is as full as it gets."""
-    served = [{"arrival": str(round(n * 1e9 / 3)), "input": "10", "TTFT": "100000000", "ITL": "[100000000]"} for n in range(31)]
-    rates = {quantity: load_rows.rate_per_s(served, quantity) for quantity in ("output_tokens_per_s", "total_tokens_per_s", "request_rate_per_s")}
-    assert rates == pytest.approx({"output_tokens_per_s": 6, "total_tokens_per_s": 36, "request_rate_per_s": 3}, rel=0.07)
+def test_a_rate_under_load_is_that_of_the_middle_of_the_run():
+    middle = {"output_tokens_per_s": 100.0, "prompt_tokens_per_s": 300.0, "request_rate_per_s": 2.0}
+    result = type("Result", (), {"summary": {"metrics": {"output_tokens_per_s": 80.0, "middle": middle}}})
+    for metric, unit, value in (("output throughput", "tok/s", 200), ("total tokens/s", "tok/s", 800), ("requests/s", "1/s", 4)):
+        assert mapped(PAGE | {"extra": "2 instances; 5 q/s", "metric": metric, "unit": unit}).experiment.read(result) == pytest.approx(value)
 
 
 def test_a_stage_is_cut_only_where_caches_stay_as_warm():

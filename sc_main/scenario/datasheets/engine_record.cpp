@@ -83,7 +83,7 @@ Record<AllReduceKernel> all_reduce_record() {
 
 /// All fields are required: each value is in the sheet or in its base.
 template <class T>
-Record<T> all_required(const Record<T>& record) {
+Record<T> complete(const Record<T>& record) {
   Record<T> r = record;
   r.require_all();
   return r;
@@ -129,7 +129,7 @@ Record<SchedulerSheet> scheduler_sheet_record() {
   Record<SchedulerSheet> r;
   add_scheduler_rules(r);
   r.list("limits", &SchedulerSheet::limits, limits, "limits of a batch, by GPU; the first ones that apply count");
-  return all_required(r);
+  return complete(r);
 }
 
 Record<HostSheet> host_sheet_record() {
@@ -139,7 +139,7 @@ Record<HostSheet> host_sheet_record() {
       .range(0, kLongestHostUs);
   r.list("eager_layer", &HostSheet::eager_layer, eager_call_record("time per layer"),
          "time per layer whose kernels are launched one by one, by CPU; the first one that fits applies");
-  return all_required(r);
+  return complete(r);
 }
 
 template <class M>
@@ -162,7 +162,7 @@ Record<EngineSheet> collectives_record() {
          "host time of a collective outside a CUDA graph, by CPU; the first one that fits applies");
   r.list("kernels", of_sheet(&Engine::all_reduce), all_reduce_record(),
          "the engine's own all-reduce kernels inside a server; the first one that fits applies");
-  return all_required(r);
+  return complete(r);
 }
 
 Record<EngineSheet> pipeline_record() {
@@ -293,7 +293,7 @@ Record<EngineSheet> engine_record() {
       "host software: defaults of workload.host");
   Record<GraphSheet> graphs;
   add_graphs(graphs);
-  r.nested("cudagraph", &EngineSheet::cudagraph, all_required(graphs), "defaults of workload.cudagraph");
+  r.nested("cudagraph", &EngineSheet::cudagraph, complete(graphs), "defaults of workload.cudagraph");
   r.group("kernels", kernels_record(), "whose kernels run").required();
   r.group("pipeline", pipeline_record(), "how a pipeline divides layers and passes on its activations");
   r.group("two_instances", two_instances_record(),

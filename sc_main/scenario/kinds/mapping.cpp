@@ -16,7 +16,7 @@ using workload::inference::Mapping;
 
 namespace {
 
-[[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
+[[noreturn]] void refuse_mapping(const Source& source, const std::string& key, const std::string& what) {
   throw InputError(place_of(source.root, key), key + ": " + what);
 }
 
@@ -58,8 +58,9 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
   check_heads(mapping.tp, model, key + ".tp", source);
   if (mapping.pp > model.layers)
-    refuse(source, key + ".pp",
-           std::to_string(mapping.pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
+    refuse_mapping(
+        source, key + ".pp",
+        std::to_string(mapping.pp) + " is more than the " + count(model.layers, "layer") + " of " + model.name);
   mapping.stage_layers =
       resolve_stage_layers(written.stage_layers, mapping.pp, key + ".pp is " + std::to_string(mapping.pp), model,
                            key + ".stage_layers", source, place.extra_layers);
@@ -68,11 +69,11 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   const std::uint32_t gpus = spec->servers * machine.board.gpus;
   if (mapping.ranks() > gpus) {
     const std::uint64_t servers = ceil_div(mapping.ranks(), machine.board.gpus);
-    refuse(source, key + ".tp",
-           "tp " + std::to_string(mapping.tp) + " x pp " + std::to_string(mapping.pp) + " needs " +
-               count(mapping.ranks(), "GPU") + "; the " + group + " group has " + std::to_string(gpus) + " (" +
-               count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) + "); set machine.groups." +
-               group + ".servers to " + std::to_string(servers) + " or more");
+    refuse_mapping(source, key + ".tp",
+                   "tp " + std::to_string(mapping.tp) + " x pp " + std::to_string(mapping.pp) + " needs " +
+                       count(mapping.ranks(), "GPU") + "; the " + group + " group has " + std::to_string(gpus) + " (" +
+                       count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) +
+                       "); set machine.groups." + group + ".servers to " + std::to_string(servers) + " or more");
   }
   mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, group, place.placement_key, source);
   return mapping;
@@ -83,11 +84,12 @@ std::vector<std::uint32_t> resolve_stage_layers(const std::optional<std::vector<
                                                 const ModelShape& model, const std::string& key, const Source& source,
                                                 workload::inference::ExtraLayers extra) {
   if (!written) return workload::inference::divided_layers(model.layers, stages, extra);
-  if (written->size() != stages) refuse(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
+  if (written->size() != stages)
+    refuse_mapping(source, key, "has " + count(written->size(), "stage") + "; " + stages_text);
   const std::uint64_t sum = std::accumulate(written->begin(), written->end(), std::uint64_t{0});
   if (sum != model.layers)
-    refuse(source, key,
-           "the sum is " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
+    refuse_mapping(source, key,
+                   "the sum is " + std::to_string(sum) + "; " + model.name + " has " + count(model.layers, "layer"));
   return *written;
 }
 
@@ -100,31 +102,33 @@ std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std
     return identity;
   }
   if (written->size() != ranks) {
-    refuse(source, key,
-           "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
+    refuse_mapping(source, key,
+                   "lists " + count(written->size(), "GPU") + "; the " + group + " group runs " + count(ranks, "rank"));
   }
   std::set<std::uint32_t> taken;
   for (std::size_t rank = 0; rank < written->size(); ++rank) {
     const std::uint32_t gpu = (*written)[rank];
     const std::string item = key + "." + std::to_string(rank);
     if (gpu >= gpus)
-      refuse(source, item,
-             "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
+      refuse_mapping(
+          source, item,
+          "no GPU " + std::to_string(gpu) + "; the " + group + " group has GPUs 0 to " + std::to_string(gpus - 1));
     if (!taken.insert(gpu).second)
-      refuse(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
+      refuse_mapping(source, item, "GPU " + std::to_string(gpu) + " is listed twice; each GPU holds one rank");
   }
   return *written;
 }
 
 void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {
   if (model.heads % tp != 0) {
-    refuse(source, key,
-           std::to_string(tp) + " does not divide the " + count(model.heads, "attention head") + " of " + model.name);
+    refuse_mapping(
+        source, key,
+        std::to_string(tp) + " does not divide the " + count(model.heads, "attention head") + " of " + model.name);
   }
   if (model.kv_heads % tp != 0 && tp % model.kv_heads != 0) {
-    refuse(source, key,
-           std::to_string(tp) + " neither divides nor is a multiple of the " + count(model.kv_heads, "KV head") +
-               " of " + model.name);
+    refuse_mapping(source, key,
+                   std::to_string(tp) + " neither divides nor is a multiple of the " +
+                       count(model.kv_heads, "KV head") + " of " + model.name);
   }
 }
 

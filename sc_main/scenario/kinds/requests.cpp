@@ -11,7 +11,7 @@ using workload::inference::Request;
 
 namespace {
 
-[[noreturn]] void refuse(const Source& source, const std::string& key, const std::string& what) {
+[[noreturn]] void refuse_request(const Source& source, const std::string& key, const std::string& what) {
   throw InputError(place_of(source.root, key), key + ": " + what);
 }
 
@@ -75,16 +75,17 @@ std::vector<Request> resolve_requests(const RequestsSection& requests, std::opti
   if (!requests.file.empty()) {
     result = load_trace(requests, place_of(source.root, key + ".file"));
   } else {
-    if (is_list && requests.list.empty()) refuse(source, key + ".list", "is empty; accepted: at least one request");
+    if (is_list && requests.list.empty())
+      refuse_request(source, key + ".list", "is empty; accepted: at least one request");
     if (written_steps && !steps) {  // steps are `trace`
       const auto has_output = [](const RequestItem& item) { return item.output_tokens.has_value(); };
       const auto missing = std::find_if_not(requests.list.begin(), requests.list.end(), has_output);
       if (missing != requests.list.end()) {
-        refuse(source, key + ".list." + std::to_string(missing - requests.list.begin()),
-               "has no output_tokens; workload.decode.steps: trace needs them");
+        refuse_request(source, key + ".list." + std::to_string(missing - requests.list.begin()),
+                       "has no output_tokens; workload.decode.steps: trace needs them");
       }
       if (!is_list && !requests.output_tokens)
-        refuse(source, key, "has no output_tokens; workload.decode.steps: trace needs them");
+        refuse_request(source, key, "has no output_tokens; workload.decode.steps: trace needs them");
     }
     const std::uint32_t otherwise_output = kDefaultSteps + 1;
     result = is_list ? listed_requests(requests.list, otherwise_output)

@@ -20,7 +20,7 @@ namespace {
 
 using workload::training::Software;
 
-constexpr std::uint32_t kMostSequences = 1u << 20;
+constexpr std::uint32_t kMostBatchSequences = 1u << 20;
 constexpr const char* kOfSoftware = "of the software";
 
 template <class Member>
@@ -110,9 +110,9 @@ Record<TrainingSection> training_record() {
   Record<Section> r;
   r.add("seq_tokens", &Section::seq_tokens, "tokens of a sequence").range(1, kMostTokens).required();
   r.add("global_batch", &Section::global_batch, "sequences of a step, over all data-parallel replicas")
-      .range(1, kMostSequences)
+      .range(1, kMostBatchSequences)
       .required();
-  r.add("micro_batch", &Section::micro_batch, "sequences of a micro-batch").range(1, kMostSequences);
+  r.add("micro_batch", &Section::micro_batch, "sequences of a micro-batch").range(1, kMostBatchSequences);
   r.add("tp", &Section::written_tp, "tensor-parallel ranks; must divide the attention heads").range(1, kMostRanks);
   const auto shards = [](auto member) { return within(&Section::gtp_shards, member); };
   using workload::training::WeightShards;

@@ -19,7 +19,7 @@ namespace {
 // long request lists and stop malicious files early.
 constexpr std::size_t kMostBytes = 1u << 20;
 constexpr std::size_t kMostValues = 100'000;
-constexpr std::size_t kDeepestNesting = 64;
+constexpr std::size_t kDeepestNode = 64;
 
 /// Converts a parser's mark into a position: in a file, or always the option that gave the value.
 class Places {
@@ -68,7 +68,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end()) throw InputError(places_.at(mark), "an alias inside the value that it stands for");
-    if (open_.size() + target->second->height > kDeepestNesting) too_deep(mark);
+    if (open_.size() + target->second->height > kDeepestNode) too_deep(mark);
     add(mark, target->second, true);
   }
 
@@ -88,7 +88,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   [[noreturn]] void too_deep(const YAML::Mark& mark) const {
-    throw InputError(places_.at(mark), "values nested more than " + std::to_string(kDeepestNesting) + " deep");
+    throw InputError(places_.at(mark), "values nested more than " + std::to_string(kDeepestNode) + " deep");
   }
 
   void leaf(const YAML::Mark& mark, YAML::anchor_t anchor, Node::Kind kind, const std::string& tag,
@@ -105,7 +105,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
     refuse_tag(mark, tag);
-    if (open_.size() >= kDeepestNesting) too_deep(mark);
+    if (open_.size() >= kDeepestNode) too_deep(mark);
     auto node = std::make_shared<Node>();
     node->kind = kind;
     node->origin = places_.at(mark);

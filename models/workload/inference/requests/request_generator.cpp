@@ -6,7 +6,7 @@ namespace railyard::workload::inference {
 
 namespace {
 
-enum Stream : std::uint32_t { kPrompts = 1, kOutputs };
+enum LengthStream : std::uint32_t { kPromptStream = 1, kOutputStream };
 
 }  // namespace
 
@@ -15,7 +15,7 @@ bool RequestGenerator::ArrivesLater::operator()(const Drawn& a, const Drawn& b) 
 }
 
 RequestGenerator::RequestGenerator(const GeneratorSpec& spec, std::uint64_t seed)
-    : spec_(spec), prompts_(seed, kPrompts), outputs_(seed, kOutputs), starts_(spec, seed) {
+    : spec_(spec), prompts_(seed, kPromptStream), outputs_(seed, kOutputStream), starts_(spec, seed) {
   if (spec.prefix) users_.resize(std::size_t{spec.prefix->groups} * spec.prefix->users_per_group);
   idle_users_ = static_cast<std::uint32_t>(users_.size());
 }

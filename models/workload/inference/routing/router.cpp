@@ -19,7 +19,7 @@ namespace railyard::workload::inference {
 namespace {
 
 /// Streams of random numbers, beside those of requests.
-constexpr std::uint32_t kPrompts = 100, kAnswers = 101;
+constexpr std::uint32_t kPromptChoices = 100, kAnswers = 101;
 
 std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec& spec,
                                            const std::vector<std::string>& names, Random random) {
@@ -52,7 +52,7 @@ Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::
     names.push_back(members[id].name);
     (members[id].part == RequestPart::answer ? takes_answers_ : takes_prompts_).push_back(id);
   }
-  prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPrompts));
+  prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPromptChoices));
   answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, Random(seed, kAnswers));
 }
 
