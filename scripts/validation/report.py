@@ -24,7 +24,6 @@ PLOTS = (
 # Tables of the digest that are CSV files beside the page
 ERROR_COLUMNS = ("by", "name", "rows", "median_percent", "p90_percent", "mean_abs_ln", "bias_percent")
 REASON_COLUMNS = ("what", "reason", "rows", "systems")
-HEADINGS = {"median_abs_err": "median", "p90_abs_err": "90th percentile", "mean_abs_ln_err": "mean of abs ln", "bias": "bias"}
 
 
 def as_json(name: str, outcomes: Sequence[Outcome]) -> dict:
@@ -82,21 +81,11 @@ def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
     reporting_figures.write(path, title, scatter.draw(names, clouds))
 
 
-def _percent(value: float | None, signed: bool = False) -> str:
-    return "" if value is None else f"{100 * value:{'+' if signed else ''}.1f} %"
-
-
-def _cells(members: Sequence[Outcome]) -> str:
-    values = figures_of(members)
-    texts = [str(values["rows"])]
-    texts += [f"{values[key]:.3f}" if "ln" in key and values[key] is not None else _percent(values[key], key == "bias") for key in FIGURES]
-    return " | ".join(texts)
-
-
-def _table(title: str, outcomes: Sequence[Outcome], name) -> list[str]:
-    lines = [f"| {title} | rows | " + " | ".join(HEADINGS[key] for key in FIGURES) + " |", "| --- |" + " ---: |" * (len(FIGURES) + 1)]
-    lines += [f"| {group} | {_cells(members)} |" for group, members in grouped(outcomes, name).items()]
-    return lines + [""]
+def _errors(outcomes: Sequence[Outcome]) -> str:
+    """In one sentence."""
+    values = figures_of(outcomes)
+    return (f"|error|: median {100 * values['median_abs_err']:.1f} %, 90th percentile {100 * values['p90_abs_err']:.1f} %; "
+            f"mean of abs ln {values['mean_abs_ln_err']:.3f}, bias {100 * values['bias']:+.1f} %.")
 
 
 def write_errors(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
@@ -142,8 +131,7 @@ def digest(title: str, outcomes: Sequence[Outcome], figure: str, errors: str, re
     aside = [one for one in outcomes if one.set_aside]
     skipped = [one for one in outcomes if one.skipped and not one.set_aside]
     counts = [f"{compared} compared"] + ([f"{len(aside)} set aside"] if aside else []) + [f"{len(skipped)} skipped"]
-    lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {', '.join(counts)}.", ""]
-    lines += _table("all", outcomes, lambda one: "all rows")
+    lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {', '.join(counts)}." + (f" {_errors(outcomes)}" if compared else ""), ""]
     if compared:
         lines += [f"![Predicted against measured]({figure})", ""]
     lines += first
