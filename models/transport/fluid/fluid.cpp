@@ -36,6 +36,7 @@ FluidPath* Fluid::path_of(std::uint64_t pair, const Message& message) {
         if (path.meter != nullptr) add(*path.meter);
         found->second = &paths_.emplace_back(context_, routes_, message);
         if (!found->second->build(by_first_lane_)) links_changed();
+        rates_.forget();  // the path may limit ports that others cross
       }
     }
   }
@@ -258,6 +259,7 @@ void Fluid::links_changed() {
     under_way.emplace_back(&stream, stream.demand);
   }
   build_paths();
+  rates_.forget();
   for (const auto& [stream, demand] : under_way) {
     const Rate writes = stream->front->source_rate;
     stream->demand = stream->path->rate();

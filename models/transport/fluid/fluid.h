@@ -1,5 +1,5 @@
 // The room `fluid` computes links as rates. Fluid keeps a FluidStream for messages of one path and class; FluidRates
-// solves max-min rates when streams begin or end, with PortShares at devices; FluidPath has the crossings of a path and
+// solves max-min rates when streams begin or end, with PortShares at devices, and finds them again (RateMemory); FluidPath has the crossings of a path and
 // its time alone. Fabric calls Fluid where links are fluid; collectives use FluidRates for virtual members
 // (SharedLinks).
 //
@@ -31,7 +31,7 @@ namespace railyard::transport {
 class Fluid : private CalendarClient {
  public:
   Fluid(const FabricContext& context, const Routes& routes)
-      : context_(context), routes_(routes), rates_(context.plan) {}
+      : context_(context), routes_(routes), rates_(context.plan, true) {}
 
   /// Messages that leave their source by this link, in either direction, are fluid. @pre all links on their paths are
   /// fluid, too

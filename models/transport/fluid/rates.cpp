@@ -50,6 +50,11 @@ void FluidFlow::Share::find_narrowest() {
 
 void FluidRates::join(FluidFlow& flow, bool alone) {
   const std::vector<FluidCrossing>& crossings = *flow.crossings;
+  if (memory_) {
+    if (joined_ == 0 && settled()) memory_->at_rest();
+    memory_->joined(flow, alone);
+  }
+  ++joined_;
   flow.joined = true;
   for (FluidFlow::Share& share : flow.shares) {
     share.rate = alone ? flow.demand : 0;
@@ -67,6 +72,8 @@ void FluidRates::join(FluidFlow& flow, bool alone) {
 }
 
 void FluidRates::leave(FluidFlow& flow) {
+  if (memory_) memory_->left(flow);
+  --joined_;
   flow.joined = false;
   for (FluidFlow::Share& share : flow.shares) share.rate = 0;
   for (const FluidCrossing& crossing : *flow.crossings) {
@@ -81,6 +88,7 @@ void FluidRates::leave(FluidFlow& flow) {
 }
 
 void FluidRates::take_demand(FluidFlow& flow, bool alone) {
+  if (memory_) memory_->took_demand(flow, alone);
   for (const Rule rule : kRules) {
     if (alone) {
       share_of(flow, rule).rate = flow.demand;
@@ -102,7 +110,23 @@ void FluidRates::ask(FluidPort& port, Rule rule) {
 const std::vector<FluidFlow*>& FluidRates::solve() {
   for (FluidFlow* flow : changed_) flow->changed = false;
   changed_.clear();
+  if (settled()) return changed_;
+  if (const RateMemory::Solution* known = memory_ ? memory_->solve() : nullptr) {
+    for (const Rule rule : kRules) clear(rule);
+    known->restore();
+    return changed_ = known->changed;
+  }
   for (const Rule rule : kRules) solve(rule);
+  RateMemory::Solution solution;
+  for (FluidFlow* flow : touched_) {
+    flow->touched = false;
+    if (memory_) solution.add(*flow);
+  }
+  touched_.clear();
+  if (memory_) {
+    solution.changed = changed_;
+    memory_->keep(std::move(solution));
+  }
   return changed_;
 }
 
@@ -119,8 +143,13 @@ void FluidRates::solve(Rule rule) {
     asked[next]->asked[number] = false;
     offer(*asked[next], rule);
   }
-  for (FluidPort* port : asked) port->asked[number] = false;
-  asked.clear();
+  clear(rule);
+}
+
+void FluidRates::clear(Rule rule) {
+  const auto number = static_cast<std::size_t>(rule);
+  for (FluidPort* port : asked_[number]) port->asked[number] = false;
+  asked_[number].clear();
 }
 
 void FluidRates::offer(FluidPort& port, Rule rule) {
@@ -166,6 +195,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
 void FluidRates::accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule) {
   const std::vector<FluidCrossing>& crossings = *flow.crossings;
   FluidFlow::Share& share = share_of(flow, rule);
+  if (!std::exchange(flow.touched, true)) touched_.push_back(&flow);
   const double last = std::exchange(share.offers[at], offered);
   if (at != share.narrowest && last > share.second && offered > share.second) return;  // other crossings are narrower
   const std::uint32_t narrowest = share.narrowest;

@@ -10,9 +10,11 @@
 
 #include <array>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "transport/fluid/fluid_path.h"
+#include "transport/fluid/rate_memory.h"
 #include "transport/fluid/shares.h"
 
 namespace railyard::transport {
@@ -63,11 +65,16 @@ struct FluidFlow {
   std::uint32_t narrowest() const { return shares[1].narrowest; }
   bool joined = false;   ///< true if it is a member of its ports
   bool changed = false;  ///< true if the latest solve() changed its rate
+  bool touched = false;  ///< true if the solve() under way has changed its shares
 };
 
 class FluidRates {
  public:
-  explicit FluidRates(const VcPlan& plan) : plan_(plan) {}
+  /// @param remembers  rates that have been solved once are found again. Ports and crossings stay as they are, or forget() follows,
+  ///                   and numbers of flows are unique
+  explicit FluidRates(const VcPlan& plan, bool remembers = false) : plan_(plan) {
+    if (remembers) memory_.emplace();
+  }
 
   /// @param alone  no other stream uses its links, in either direction: it gets its demand
   void join(FluidFlow& flow, bool alone);
@@ -75,6 +82,12 @@ class FluidRates {
   /// The flow's demand has changed.
   void take_demand(FluidFlow& flow, bool alone);
   bool settled() const { return asked_[0].empty() && asked_[1].empty(); }
+  /// Lines, limits or paths have changed.
+  void forget() {
+    if (memory_) memory_->forget();
+  }
+  /// Solutions that were found again.
+  std::uint64_t found() const { return memory_ ? memory_->found() : 0; }
   /// Flows whose rates have changed. Valid until the next call.
   const std::vector<FluidFlow*>& solve();
 
@@ -88,6 +101,8 @@ class FluidRates {
     if (!port.members.empty()) ask(port, rule);
   }
   void solve(Rule rule);
+  /// No port is queued.
+  void clear(Rule rule);
   void offer(FluidPort& port, Rule rule);
   /// The flow gets another offer at a crossing. Queues the ports at which it has another limit then.
   void accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule);
@@ -98,7 +113,9 @@ class FluidRates {
   PortShares shares_;
   std::vector<Claim> claims_;
   std::array<std::vector<FluidPort*>, 2> asked_;  ///< in order, by rule
-  std::vector<FluidFlow*> changed_;
+  std::vector<FluidFlow*> changed_, touched_;
+  std::optional<RateMemory> memory_;
+  std::size_t joined_ = 0;  ///< flows
   bool only_less_ = false;  ///< an offer of this round that is larger than the last one has no effect
 };
 
