@@ -56,8 +56,9 @@ LENGTHS = "prompt_tokens: 300, output_tokens: 24"
     "requests",
     [f"{{count: 24, {LENGTHS}}}", f"{{count: 24, arrivals: closed_loop, concurrency: 1, {LENGTHS}}}",
      f"{{count: 24, arrivals: closed_loop, concurrency: 4, {LENGTHS}}}", f"{{count: 24, arrivals: constant, rate_per_s: 10, {LENGTHS}}}",
-     f"{{count: 40, arrivals: poisson, rate_per_s: 400, {LENGTHS}}}"],
-    ids=["at_once", "one_after_the_other", "closed_loop", "far_apart", "poisson"])
+     f"{{count: 40, arrivals: poisson, rate_per_s: 400, {LENGTHS}}}",
+     f"{{count: 1, {LENGTHS}, sessions: {{turns: 8, think_s: 0.004, growth_tokens: 90, subagents: 3}}}}"],
+    ids=["at_once", "one_after_the_other", "closed_loop", "far_apart", "poisson", "session"])
 def test_arrivals_do_not_hold_up_batches(tmp_path, requests):
     """A scheduler waits for no request: with a free memory, steps are shorter also where requests arrive in time."""
     text = serving(requests, host=serving_runs.ASYNC)
@@ -75,6 +76,12 @@ def test_time_before_the_queue_is_the_requests_own(tmp_path):
     path = why(tmp_path, "plx_box", text)["ttft_s"]
     assert row(path, "costs", "cost", "host")["path_s"] >= 107e-6
     assert sum(cost["path_s"] for cost in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
+
+
+def test_thinking_is_on_the_path_of_a_session(tmp_path):
+    text = serving(f"{{count: 1, {LENGTHS}, sessions: {{turns: 5, think_s: 0.03, growth_tokens: 90, subagents: 2}}}}")
+    costs = {cost["cost"]: cost["path_s"] for cost in why(tmp_path, "plx_box", text)["end_s"]["costs"]}
+    assert costs["arrival"] == pytest.approx(4 * 0.03, rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", [{}, {"tp": 2}, {"tp": 2, "pp": 2}], ids=str)
