@@ -74,6 +74,7 @@ BOOST_AUTO_TEST_CASE(shipped_models_have_the_published_parameters) {
         Published{"mpt-70b", 64862437376, 0},
         // Model cards
         Published{"llama-2-13b", 13015864320, 0}, Published{"qwen3-30b-a3b", 30532122624, 0},
+        Published{"qwen3-235b-a22b", 235093634560, 0}, Published{"gpt-oss-20b", 20.91e9, 1e-3},
         Published{"gpt-oss-120b", 116.83e9, 1e-4}, Published{"grok-1", 314e9, 0.01},
         Published{"nemotron-4-15b", 15.6e9, 0.01}, Published{"nemotron-4-340b", 341e9, 0.01},
         // arXiv 2104.04473, 2205.05198
