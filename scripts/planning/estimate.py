@@ -16,10 +16,10 @@
             kernels to their end
 """
 
+import bisect
 import math
+import statistics
 from dataclasses import dataclass, field
-
-from scipy import stats
 
 from . import pipeline
 from .collectives import Collectives
@@ -213,5 +213,13 @@ class Estimator:
 
 
 def rank_correlation(first: list[float], second: list[float]) -> float | None:
-    """Spearman's; None for fewer than three values."""
-    return float(stats.spearmanr(first, second).statistic) if len(first) >= 3 else None
+    """Spearman's; None for fewer than three values, or if all are equal."""
+    if len(first) < 3 or min(len(set(first)), len(set(second))) == 1:
+        return None
+    return statistics.correlation(_ranks(first), _ranks(second))
+
+
+def _ranks(values: list[float]) -> list[float]:
+    """Equal values have the mean of their ranks."""
+    order = sorted(values)
+    return [(bisect.bisect_left(order, value) + bisect.bisect_right(order, value)) / 2 for value in values]

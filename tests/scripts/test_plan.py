@@ -273,6 +273,8 @@ def test_what_would_change_it_asks_for_slower_kernels_and_less_memory(tmp_path):
 def test_rank_correlation():
     assert rank_correlation([1, 2], [1, 2]) is None
     assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 2, 3], [4, 3, 3, 1]) == pytest.approx(-1)  # equal values share a rank
+    assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
     assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
 
 
