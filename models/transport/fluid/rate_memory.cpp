@@ -30,47 +30,61 @@ void RateMemory::Solution::restore() const {
   }
 }
 
-std::size_t RateMemory::StepHash::operator()(const Step& step) const {
+std::size_t RateMemory::BranchHash::operator()(const Branch& branch) const {
   std::uint64_t demand = 0;
-  std::memcpy(&demand, &step.demand, sizeof demand);
-  std::uint64_t mixed = (std::uint64_t{step.place} << 32 | step.flow) * 0x9e3779b97f4a7c15ull;
-  mixed = (mixed ^ mixed >> 29 ^ demand ^ step.what) * 0xbf58476d1ce4e5b9ull;
+  std::memcpy(&demand, &branch.event.demand, sizeof demand);
+  std::uint64_t mixed = (std::uint64_t{branch.place} << 32 | branch.event.flow) * 0x9e3779b97f4a7c15ull;
+  mixed = (mixed ^ mixed >> 29 ^ demand ^ branch.event.what) * 0xbf58476d1ce4e5b9ull;
   return static_cast<std::size_t>(mixed ^ mixed >> 32);
 }
 
 void RateMemory::step(What what, const FluidFlow& flow) {
-  if (place_ != kLost) go({place_, flow.number, what == kLeft ? 0 : flow.demand, what});
+  if (place_ != kLost) go({what == kLeft ? 0 : flow.demand, flow.number, what});
 }
 
-void RateMemory::go(const Step& step) {
-  const auto [next, is_new] = next_.try_emplace(step, places_ + 1);
-  if (is_new) ++places_;
-  place_ = next->second;
-  if (places_ == kMostPlaces) forget();
+std::uint32_t RateMemory::add_place() {
+  places_.emplace_back();
+  return static_cast<std::uint32_t>(places_.size() - 1);
+}
+
+void RateMemory::go(const Event& event) {
+  const std::uint32_t from = place_, next = places_[from].next;
+  if (next == 0) {
+    place_ = add_place();
+    places_[from].first = event;
+    places_[from].next = place_;
+  } else if (places_[from].first == event) {
+    place_ = next;
+  } else {
+    const auto [branch, is_new] = branches_.try_emplace(Branch{from, event}, 0);
+    if (is_new) branch->second = add_place();
+    place_ = branch->second;
+  }
+  if (places_.size() > kMostPlaces) forget();
 }
 
 const RateMemory::Solution* RateMemory::solve() {
   if (place_ == kLost) return nullptr;
-  go({place_, 0, 0, kSolved});
-  const auto known = solutions_.find(place_);
-  if (known == solutions_.end()) return nullptr;
+  go({0, 0, kSolved});
+  if (place_ == kLost || places_[place_].solution == kLost) return nullptr;
   ++found_;
-  return &known->second;
+  return &solutions_[places_[place_].solution];
 }
 
 void RateMemory::keep(Solution solution) {
   if (place_ == kLost) return;
   values_ += solution.values.size();
-  solutions_.emplace(place_, std::move(solution));
+  places_[place_].solution = static_cast<std::uint32_t>(solutions_.size());
+  solutions_.push_back(std::move(solution));
   if (values_ > kMostValues) forget();
 }
 
 void RateMemory::forget() {
-  next_.clear();
+  places_.assign(1, {});
+  branches_.clear();
   solutions_.clear();
-  place_ = kLost;
-  places_ = kRest;
   values_ = 0;
+  place_ = kLost;
 }
 
 }  // namespace railyard::transport

@@ -46,29 +46,38 @@ class RateMemory {
  private:
   enum What : std::uint8_t { kJoined, kJoinedAlone, kLeft, kTookDemand, kTookDemandAlone, kSolved };
   static constexpr std::uint32_t kRest = 0, kLost = ~0u;
-  static constexpr std::size_t kMostPlaces = 1u << 17, kMostValues = 1u << 20;  // about 16 MB in all
+  static constexpr std::size_t kMostPlaces = 1u << 17, kMostValues = 1u << 20;  // about 12 MB in all
 
-  /// A step from a place in a history to the next one.
-  struct Step {
-    std::uint32_t place = 0, flow = 0;
+  struct Event {
     double demand = 0;
+    std::uint32_t flow = 0;
     What what = kSolved;
-    bool operator==(const Step& o) const {
-      return place == o.place && flow == o.flow && demand == o.demand && what == o.what;
-    }
+    bool operator==(const Event& o) const { return flow == o.flow && demand == o.demand && what == o.what; }
   };
-  struct StepHash {
-    std::size_t operator()(const Step& step) const;
+  /// After a history of events. Most places have one event after them.
+  struct Place {
+    Event first;                     ///< that came first here
+    std::uint32_t next = 0;          ///< the place after it; 0: nothing has come yet
+    std::uint32_t solution = kLost;  ///< kLost: none
+  };
+  struct Branch {
+    std::uint32_t place = 0;
+    Event event;
+    bool operator==(const Branch& o) const { return place == o.place && event == o.event; }
+  };
+  struct BranchHash {
+    std::size_t operator()(const Branch& branch) const;
   };
 
   void step(What what, const FluidFlow& flow);
-  void go(const Step& step);
+  void go(const Event& event);
+  std::uint32_t add_place();
 
   std::uint32_t place_ = kLost;  ///< in the history; kLost: unknown
-  std::uint32_t places_ = kRest;
+  std::vector<Place> places_{1};
+  std::unordered_map<Branch, std::uint32_t, BranchHash> branches_;  ///< places after events that did not come first
+  std::vector<Solution> solutions_;
   std::size_t values_ = 0;
-  std::unordered_map<Step, std::uint32_t, StepHash> next_;
-  std::unordered_map<std::uint32_t, Solution> solutions_;  ///< by the place after kSolved
   std::uint64_t found_ = 0;
 };
 
