@@ -1,11 +1,10 @@
 // What the load of a run is worth: growth of a queue below and above its capacity, and the middle of a run.
-#define BOOST_TEST_MODULE serving_load
 #include "sc_main/kinds/serving_load.h"
 
-#include <boost/test/unit_test.hpp>
 #include <cmath>
 
 #include "base/random.h"
+#include "tests/support/systemc_main.h"
 
 using namespace railyard;
 
