@@ -59,10 +59,12 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
     session = {sooner(session.first, arrival), later(session.second, t.last_token)};
   }
   first_arrival = sooner(first_arrival, arrival);
+  last_arrival = later(last_arrival, arrival);
   last_token = later(last_token, t.last_token);
   prompt_tokens += served.request.prompt_tokens;
   output_tokens += output;
   cached_tokens += served.counts.cached_tokens;
+  loaded_tokens += served.counts.loaded_tokens;
   recomputed_tokens += served.counts.recomputed_tokens;
   preemptions += served.counts.preemptions;
   kv_wait_sum_s += (served.kv_landed() - served.prefilled()).seconds();
@@ -113,6 +115,11 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
 
 void ServingFigures::close(workload::inference::Service& service, Time now) {
   for (std::size_t i = 0; i < instances.size(); ++i) {
+    if (const workload::inference::KvOffload* const offload = service.instance(i).offload()) {
+      kv_loaded_bytes += static_cast<double>(offload->loaded());
+      kv_stored_bytes += static_cast<double>(offload->stored());
+      host_blocks += offload->blocks();
+    }
     workload::inference::Engine& engine = service.instance(i).engine();
     const StageTimes& times = engine.stages();
     instances[i].batches_s = engine.step_seconds();
@@ -178,6 +185,7 @@ Distribution ServingFigures::session_times() const {
 
 WorkBins::Span ServingFigures::middle() const {
   const Time quarter = share(since(last_token, first_arrival), 1, 4);
+  if (last_arrival < first_arrival + quarter) return {};
   return work.between(first_arrival + quarter, last_token - quarter);
 }
 
@@ -189,6 +197,10 @@ double ServingFigures::slo_attainment_ratio() const {
 
 double ServingFigures::prefix_hit_ratio() const {
   return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens) : 0.0;
+}
+
+double ServingFigures::host_hit_ratio() const {
+  return prompt_tokens > 0 ? static_cast<double>(loaded_tokens) / static_cast<double>(prompt_tokens) : 0.0;
 }
 
 }  // namespace railyard

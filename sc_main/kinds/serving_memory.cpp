@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include "base/input_error.h"
 
@@ -62,6 +65,45 @@ std::uint32_t kv_blocks(const Scenario& scenario, const InstanceSpec& instance) 
     blocks = written;
   }
   check_longest(spec, instance, blocks);
+  return blocks;
+}
+
+std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario) {
+  const ServingSpec& spec = scenario.spec<ServingSpec>();
+  std::vector<std::uint64_t> blocks(spec.instances.size());
+  if (spec.kv_tiers.host_bytes_per_server == 0) return blocks;
+  using Server = std::pair<std::uint32_t, std::uint32_t>;  // group, number
+  struct Use {
+    std::uint32_t ranks = 0;
+    double block_bytes = 0;  ///< of a block, over these ranks
+  };
+  const auto uses_of = [&](const InstanceSpec& instance) {
+    const std::vector<StageMemory> stages = stage_memory(scenario, instance);
+    std::map<Server, Use> uses;
+    for (std::uint32_t rank = 0; rank < instance.mapping.ranks(); ++rank) {
+      Use& use = uses[{instance.group, instance.mapping.placement[rank] / scenario.machine.board.gpus}];
+      ++use.ranks;
+      use.block_bytes += static_cast<double>(stages[rank / instance.mapping.tp].block);
+    }
+    return uses;
+  };
+  std::map<Server, std::uint32_t> ranks;
+  for (const InstanceSpec& instance : spec.instances)
+    for (const auto& [server, use] : uses_of(instance)) ranks[server] += use.ranks;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    double least = std::numeric_limits<double>::max(), needed = 0;
+    for (const auto& [server, use] : uses_of(spec.instances[i])) {
+      const double share = static_cast<double>(use.ranks) / ranks[server];
+      least = std::min(least, spec.kv_tiers.host_bytes_per_server * share / use.block_bytes);
+      needed = std::max(needed, use.block_bytes / share);
+    }
+    if (least < 1)
+      throw InputError(spec.kv_tiers.where,
+                       fmt::format("workload.kv_tiers.host.bytes_per_server: {:.9g} hold no block of KV cache of "
+                                   "instance {}; accepted: at least {:.0f}",
+                                   spec.kv_tiers.host_bytes_per_server, spec.instances[i].name, needed));
+    blocks[i] = static_cast<std::uint64_t>(least);
+  }
   return blocks;
 }
 

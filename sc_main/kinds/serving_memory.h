@@ -18,6 +18,9 @@ std::vector<workload::inference::StageMemory> stage_memory(const Scenario& scena
 /// @throws InputError: there are too few, also for the longest request
 std::uint32_t kv_blocks(const Scenario& scenario, const workload::inference::InstanceSpec& instance);
 
+/// Of each instance: blocks of its KV in the memory of its servers. @throws InputError: not one
+std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario);
+
 /// The largest load of an instance whose sequences have memory for all their tokens: a sequence that is as long as the longest one
 /// there, and a pass over as many tokens as a batch can have. @pre the requests are listed
 transformer::MemoryLoad whole_sequence_load(const workload::inference::ServingSpec& spec,

@@ -77,11 +77,13 @@ Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
 Value prefix_hits(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.prefix_hit_ratio()) : Value(); }
 
 /// Mean of transfers; nothing, without one, or if KV cache is not paged.
+Value of_host(const F& f, double value) { return f.host_blocks > 0 ? Value(value) : Value(); }
+
 Value of_transfers(const F& f, double sum) {
   return f.is_paged && f.kv_transfers > 0 ? Value(sum / whole(f.kv_transfers)) : Value();
 }
 
-/// Nothing, if the run is too short to have a middle.
+/// Nothing, if no request arrives in or after the middle of the run, or it is too short to have one.
 Value in_the_middle(const F& f, std::uint64_t ServedWork::*amount) {
   const WorkBins::Span span = f.middle();
   return span.seconds > 0 ? Value(whole(span.work.*amount) / span.seconds) : Value();
@@ -210,6 +212,14 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.recomputed_tokens; }},
       {"prefix_hit_ratio", "ratio", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
+      {"kv_tiers.host.hit_ratio", "ratio", "share of the prompt tokens that were loaded from host memory",
+       [](const F& f) { return of_host(f, f.host_hit_ratio()); }},
+      {"kv_tiers.host.blocks", "", "KV blocks that host memory holds, of all instances",
+       [](const F& f) { return of_host(f, whole(f.host_blocks)); }},
+      {"kv_tiers.host.loaded_bytes", "B", "KV from host memory to GPUs",
+       [](const F& f) { return of_host(f, f.kv_loaded_bytes); }},
+      {"kv_tiers.host.stored_bytes", "B", "KV from GPUs to host memory",
+       [](const F& f) { return of_host(f, f.kv_stored_bytes); }},
       {"prefill_window_s", "s",
        "instances for prompts only: time in which the prompt of at least one request that they have admitted is not "
        "complete",

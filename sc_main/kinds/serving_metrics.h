@@ -34,6 +34,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   std::optional<LoadGrowth> growth() const;
   double slo_attainment_ratio() const;
   double prefix_hit_ratio() const;
+  double host_hit_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
   double ttft_part_s(std::size_t part) const {
     return requests > 0 ? ttft_parts[part].seconds() / static_cast<double>(requests) : 0.0;
@@ -46,7 +47,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   Distribution decode_start;   ///< from arrival to the first batch of the instance with the answer
   TimeHistogram itl;
   std::array<TimeSum, workload::inference::kTtftParts> ttft_parts;
-  Time first_arrival = Time::max(), last_token;
+  Time first_arrival = Time::max(), last_arrival, last_token;
   WorkBins work;
   std::vector<Stay> stays;
   bool is_done = false;  ///< all requests are
@@ -55,6 +56,9 @@ class ServingFigures : public workload::inference::ServiceSink {
   Distribution session_times() const;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
+  std::uint64_t loaded_tokens = 0;  ///< found in host memory
+  std::uint64_t host_blocks = 0;    ///< of KV in host memory, of all instances; 0: none
+  double kv_loaded_bytes = 0, kv_stored_bytes = 0;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel
   std::uint64_t kv_transfers = 0, kv_descriptors = 0;
   double kv_bytes = 0, kv_post_s = 0, kv_wire_s = 0, kv_alone_s = 0;  ///< sums over transfers

@@ -55,6 +55,7 @@ std::string ServingRun::gpus_text(const InstanceSpec& instance) const {
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   std::vector<workload::inference::Service::Placed> placed;
+  const std::vector<std::uint64_t> host_blocks = host_kv_blocks(scenario);
   for (const InstanceSpec& instance : spec().instances) {
     if (gpu(instance).sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
       throw InputError(scenario.model_origin,
@@ -69,7 +70,9 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     if (spec().nic_rule == workload::inference::NicRule::modulo) assign_nics(gpus);
     if (!is_paged()) check_whole_sequences(scenario, instance);
     blocks_.push_back(is_paged() ? kv_blocks(scenario, instance) : 0);
-    placed.push_back({machine_.gpus(gpus), blocks_.back()});
+    placed.push_back({machine_.gpus(gpus), blocks_.back(), {}});
+    placed.back().host.blocks = host_blocks[placed.size() - 1];
+    for (const GpuId id : gpus) placed.back().host.memories.push_back(machine_.host_of(id).window());
   }
   service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), placed, executor_);
   figures_ = std::make_unique<ServingFigures>(spec(), blocks_);

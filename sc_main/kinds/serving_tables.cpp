@@ -42,6 +42,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
       "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL,");
   if (is_paged()) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
+    if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",loaded_tokens");
     for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
     requests_csv_->print(spec().has_sessions ? ",session\n" : "\n");
   } else {
@@ -110,6 +111,7 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
   }
   requests_csv_->print("{},{},{}", served.counts.preemptions, served.counts.cached_tokens,
                        served.counts.recomputed_tokens);
+  if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", served.counts.loaded_tokens);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
   Time before = served.request.arrival;
   for (const Time part : served.ttft.all()) {
@@ -198,7 +200,9 @@ std::string ServingRun::table() const {
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
   if (f.has_sessions) line("sessions", fmt::format("{}, each {}", f.sessions.size(), spread(f.session_times())));
   if (is_paged()) {
-    line("prefix hits", percent(f.prefix_hit_ratio()) + " of prompt tokens");
+    line("prefix hits",
+         percent(f.prefix_hit_ratio()) + " of prompt tokens" +
+             (f.host_blocks > 0 ? ", and " + percent(f.host_hit_ratio()) + " loaded from host memory" : ""));
     line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
   }
   if (f.has_handoff()) {

@@ -83,6 +83,11 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  kv_transfer: {mode: push_per_chunk}\n",
      "6:16: error: workload.kv_transfer: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1000}}\n",
+     "6:39: error: workload.kv_tiers.host.bytes_per_server: 1000 hold no block of KV cache of instance gpus; accepted: at least 196608"),
+    (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}}\n  scheduler: {prefix_caching: false}\n",
+     "6:39: error: workload.kv_tiers.host.bytes_per_server: instance gpus does not look for equal prefixes; accepted with "
+     "scheduler.prefix_caching: true"),
     (REQUEST + TWO + "  router: fixed\n",
      "5:13: error: workload.requests: do not say to which instance each goes, which router: fixed needs; accepted: a `list` with `instance`, one "
      "of east, west"),

@@ -192,6 +192,13 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
         "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
         "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"}),
         "fabric.fidelity=" + one_of({"train", "fluid"})};
+    if (random.below(3) == 0) {  // prompts of groups, few blocks on the GPUs, and more in host memory
+      sets.push_back(
+          "workload.requests={count: 9, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 9, "
+          "prefix: {groups: 2, users_per_group: 2, shared_tokens: 200}}");
+      sets.push_back("workload.kv_blocks=" + one_of({"30", "60"}));
+      sets.push_back("workload.kv_tiers.host.bytes_per_server=1e8");
+    }
     const Scenario scenario = tiny_serving(sets, "dgx_h100");
     const Composed ran = run_composed(scenario, How::replayed), added = run_composed(scenario, How::composed);
     BOOST_TEST((added.text == ran.text),
@@ -202,7 +209,7 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
     jobs += added.jobs;
     composed += added.composed;
   }
-  BOOST_TEST(static_cast<double>(composed) > 0.25 * static_cast<double>(jobs));
+  BOOST_TEST(static_cast<double>(composed) > 0.15 * static_cast<double>(jobs));
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {

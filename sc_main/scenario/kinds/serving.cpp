@@ -7,6 +7,7 @@
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/instance_placement.h"
 #include "sc_main/scenario/kinds/kind.h"
+#include "sc_main/scenario/kinds/kv_tiers.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/router.h"
@@ -168,6 +169,7 @@ Record<ServingSection> serving_record() {
            "activation");
   r.nested("kv_transfer", &Section::kv_transfer, kv_transfer_record(),
            "with prefill and decode instances, how KV cache gets from one to the other");
+  r.nested("kv_tiers", &Section::kv_tiers, kv_tiers_record(), "copies of KV cache outside of the GPUs");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
       .above(0, 1e6)
@@ -380,6 +382,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   spec.handoff = written.kv_transfer.mode.value_or(rules.handoff);
   spec.connector =
       resolve_connector(written.kv_transfer, spec.host.name == "none" ? "none" : rules.connector, setting.source);
+  check_kv_tiers(spec.kv_tiers, spec.instances, setting.source);
   if (answers != spec.instances.end()) check_blocks(spec.instances, setting.source);
   if (answers != spec.instances.end()) spec.first_token = rules.first_token;
   for (auto instance = answers; instance != spec.instances.end(); ++instance)

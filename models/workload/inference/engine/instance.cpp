@@ -10,7 +10,8 @@
 namespace railyard::workload::inference {
 
 Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting,
-                   const std::vector<gpu::Gpu*>& gpus, std::uint32_t blocks, Executor& executor, InstanceClient& client)
+                   const std::vector<gpu::Gpu*>& gpus, std::uint32_t blocks, const HostKv& host, Executor& executor,
+                   InstanceClient& client)
     : id_(id),
       spec_(spec),
       suffix_(setting.is_one_of_role ? fmt::format("_Inst[{}]", spec.name) : ""),
@@ -20,10 +21,12 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
             setting.host, spec_.engine, gpus, executor),
-      scheduler_(load(setting, blocks)),
+      scheduler_(load(setting, blocks, host.blocks)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
   grid_.connect_stages();
+  KvOffloadClient& offloads = *this;
+  if (host.blocks > 0) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
   if (part() != RequestPart::answer || setting.brings_first_token)
     ttft_.emplace(grid_.pp(), part() == RequestPart::answer);
 }
@@ -56,9 +59,11 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   return engine;
 }
 
-std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t paged_blocks) {
+std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t paged_blocks,
+                                          std::uint64_t host_blocks) {
   if (is_paged()) {
-    const SchedulerSpec& s = spec_.scheduler;
+    SchedulerSpec s = spec_.scheduler;
+    s.host_blocks = host_blocks;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
     return make_paged_scheduler(s, paged_blocks);
   }
@@ -143,8 +148,19 @@ void Instance::on_composed(std::uint32_t pass, const Iteration& iteration) {
 
 void Instance::on_asked(const ScheduledBatch& batch) {
   if (ttft_) ttft_->composed(batch, *scheduler_, now());
-  for (const Reservation& reservation : batch.reservations) promised(reservation);
+  for (const Reservation& reservation : batch.reservations) {
+    if (reservation.until == 0) {
+      promised(reservation);
+      continue;
+    }
+    if (ttft_) ttft_->fetches(reservation.request, false, now());
+    offload_->load(reservation.request, (reservation.until - reservation.from) / spec_.scheduler.block_tokens);
+  }
   report();
+}
+
+Time Instance::next_offload() {
+  return engine_.in_flight() == 0 || scheduler_->may_compose() ? now() : engine_.next_complete();
 }
 
 void Instance::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
@@ -172,6 +188,7 @@ void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, r
 
 void Instance::on_batch_done(const ScheduledBatch& batch) {
   if (ttft_) ttft_->completed(batch, now());
+  if (HostTier::Contents stores = scheduler_->take_stores(); !stores.empty()) offload_->store(std::move(stores));
   for (const std::uint32_t request : std::exchange(unseen_, {})) {
     scheduler_->arrived(request);
     if (ttft_) ttft_->fetched(request, now());

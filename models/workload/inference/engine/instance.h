@@ -16,6 +16,7 @@
 #include "workload/inference/engine/engine.h"
 #include "workload/inference/engine/grid.h"
 #include "workload/inference/engine/instance_spec.h"
+#include "workload/inference/engine/kv_offload.h"
 #include "workload/inference/engine/ttft_parts.h"
 #include "workload/inference/scheduler/scheduler.h"
 
@@ -48,7 +49,7 @@ class InstanceClient {
   ~InstanceClient() = default;
 };
 
-class Instance : private EngineClient {
+class Instance : private EngineClient, private KvOffloadClient {
  public:
   /// What is the same for all instances of a service, and its place among them.
   struct Setting {
@@ -70,8 +71,9 @@ class Instance : private EngineClient {
   /// @param id      its place in the service
   /// @param gpus    of its ranks
   /// @param blocks  of its paged KV cache, including the reserved block
+  /// @param host    where copies of its blocks are kept; without blocks: nowhere
   Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting, const std::vector<gpu::Gpu*>& gpus,
-           std::uint32_t blocks, Executor& executor, InstanceClient& client);
+           std::uint32_t blocks, const HostKv& host, Executor& executor, InstanceClient& client);
 
   std::uint32_t id() const { return id_; }
   const std::string& name() const { return spec_.name; }
@@ -84,6 +86,8 @@ class Instance : private EngineClient {
   Engine& engine() { return engine_; }
   const Engine& engine() const { return engine_; }
   const Scheduler& scheduler() const { return *scheduler_; }
+  /// Null: none of its KV is in host memory.
+  KvOffload* offload() { return offload_ ? &*offload_ : nullptr; }
   /// See Scheduler::follow_blocks().
   void follow_blocks(BlockPool::Listener& listener) { scheduler_->follow_blocks(listener); }
 
@@ -93,7 +97,7 @@ class Instance : private EngineClient {
   void kv_posted(std::uint32_t request);
   /// Of the part `answer`: the prompt is complete, and its KV is on its way.
   void awaits_kv(std::uint32_t request);
-  /// All KV of a request of the part `answer` is here; it has tokens to compute.
+  /// All KV that a request waits for is here; it has tokens to compute.
   void kv_arrived(std::uint32_t request);
   /// The KV of a prompt that has left has been read; or the request, whose KV has arrived, has no answer to compute.
   void release(std::uint32_t request);
@@ -107,7 +111,7 @@ class Instance : private EngineClient {
   Time now() const { return executor_.fabric().now(); }
   EngineSpec engine_spec(const Setting& setting) const;
   /// Allocates memory. @param paged_blocks  of the KV cache, including the reserved block
-  std::unique_ptr<Scheduler> load(const Setting& setting, std::uint32_t paged_blocks);
+  std::unique_ptr<Scheduler> load(const Setting& setting, std::uint32_t paged_blocks, std::uint64_t host_blocks);
   void promised(const Reservation& reservation);
   /// Reports load and memory.
   void report();
@@ -123,6 +127,9 @@ class Instance : private EngineClient {
   void on_token(std::uint32_t request) override;
   void on_finished(std::uint32_t request) override;
   void on_batch_done(const ScheduledBatch& batch) override;
+  void on_kv_loaded(std::uint32_t request) override { kv_arrived(request); }
+  void on_kv_stored(const HostTier::Contents& contents) override { scheduler_->stored(contents); }
+  Time next_offload() override;
 
   std::uint32_t id_;
   InstanceSpec spec_;
@@ -133,6 +140,7 @@ class Instance : private EngineClient {
   Grid grid_;
   std::unique_ptr<Scheduler> scheduler_;
   Engine engine_;
+  std::optional<KvOffload> offload_;
   std::optional<TtftClock> ttft_;      ///< if memory is paged, and a part of the TTFT is here
   std::vector<std::uint32_t> unseen_;  ///< requests whose KV has arrived during a step
   EngineLoad reported_;

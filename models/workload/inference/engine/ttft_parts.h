@@ -16,7 +16,7 @@
 //   pp               its activations between stages, and its tokens on their way back to stage 0
 //   kv_post          two instances: threads post the reads of its KV, and nothing of it moves
 //   kv               two instances: its KV is on its way to the instance that decodes, after the prompt: the time that the bytes
-//                    take alone
+//                    take alone. One instance: it is loaded from host memory
 //   kv_contention    two instances: the rest of that way: behind other messages
 //   decode_queue     two instances: in the queue of the instance that decodes, for a turn or for memory. If KV is sent while
 //                    it is computed, this comes before the prompt

@@ -29,6 +29,19 @@ KvStore::Prefix KvStore::find(Sequence& s, std::uint64_t known) {
   return hits;
 }
 
+HostTier::Contents KvStore::contents(Sequence& s, std::size_t first, std::size_t last) const {
+  HostTier::Contents all;
+  for (std::size_t block = first; block < last; ++block) all.push_back(content(s, block));
+  return all;
+}
+
+std::uint64_t KvStore::find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known) {
+  if (!host_) return 0;
+  const HostTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
+  host_->touch(all);
+  return host_->find(all, prefix.size());
+}
+
 std::uint64_t KvStore::free_blocks(const Prefix& prefix) const {
   return static_cast<std::uint64_t>(std::count_if(
       prefix.begin(), prefix.end(), [&](BlockPool::Block block) { return pool_.references(block) == 0; }));

@@ -3,15 +3,18 @@
 // asks both; nobody else changes them. Bytes are allocated, and moved, by the rooms above. Plain C++; no SystemC.
 //
 // The KV cache of an instance as its scheduler sees it: sequences take blocks of tokens, fill them, and give them back; a block
-// that is full can be found by a later sequence with the same beginning. One tier: blocks of GPU memory (BlockPool).
+// that is full can be found by a later sequence with the same beginning. Blocks are in GPU memory (BlockPool); there can be copies of
+// them in host memory (HostTier).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "workload/inference/kv/block_pool.h"
+#include "workload/inference/kv/host_tier.h"
 #include "workload/inference/requests/request.h"
 
 namespace railyard::workload::inference {
@@ -20,8 +23,11 @@ class KvStore {
  public:
   /// @param blocks           including the reserved block
   /// @param caches_prefixes  whether sequences find each other's blocks
-  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes)
-      : pool_(blocks), block_tokens_(block_tokens), caches_prefixes_(caches_prefixes) {}
+  /// @param host_blocks      in host memory; 0: none
+  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, std::uint64_t host_blocks = 0)
+      : pool_(blocks), block_tokens_(block_tokens), caches_prefixes_(caches_prefixes) {
+    if (host_blocks > 0) host_.emplace(host_blocks);
+  }
 
   /// The blocks of a sequence.
   class Sequence {
@@ -52,6 +58,12 @@ class KvStore {
   /// The longest beginning of the sequence's `known` tokens that is here, without the last token: the model produces a token only
   /// from the one before.
   Prefix find(Sequence& s, std::uint64_t known);
+  /// Null: nothing of it is there.
+  HostTier* host() { return host_ ? &*host_ : nullptr; }
+  /// Of the blocks [first, last) of a sequence.
+  HostTier::Contents contents(Sequence& s, std::size_t first, std::size_t last) const;
+  /// Blocks that follow a prefix of the sequence's `known` tokens, without the last token, and are in host memory.
+  std::uint64_t find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known);
   /// Blocks of a prefix that are free now, and will not be.
   std::uint64_t free_blocks(const Prefix& prefix) const;
   /// The sequence shares the blocks of its prefix. @pre it has no blocks
@@ -70,6 +82,7 @@ class KvStore {
   BlockPool pool_;
   std::uint32_t block_tokens_;
   bool caches_prefixes_;
+  std::optional<HostTier> host_;
 };
 
 }  // namespace railyard::workload::inference

@@ -17,19 +17,62 @@ bool PagedScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   if (!may_start(s, hits, s.known)) return false;
   begin_with(s, std::move(hits));
   store_.grow(s.held, s.prompt);
+  await_kv(batch, s);
+  return true;
+}
+
+bool PagedScheduler::load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hits, std::uint64_t blocks) {
+  const std::size_t first = hits.size(), last = first + blocks;
+  const std::uint64_t until = last * spec_.block_tokens;
+  if (!may_start(s, hits, until)) return false;
+  begin_with(s, std::move(hits));
+  s.loads_until = until;
+  s.loads = store_.contents(s.held, first, last);
+  store_.host()->begin_read(s.loads);
+  if (!s.has_started) s.counts.loaded_tokens = until - s.computed;
+  store_.grow(s.held, until);
+  await_kv(batch, s);
+  return true;
+}
+
+void PagedScheduler::await_kv(ScheduledBatch& batch, Sequence& s) {
   s.kv = Sequence::Kv::arriving;
   reserved_.push_back(&s);
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
-  batch.reservations.push_back({s.number, s.computed});
-  return true;
+  batch.reservations.push_back({s.number, s.computed, s.loads_until});
+}
+
+void PagedScheduler::add_stores(const ScheduledBatch& batch) {
+  HostTier* const host = store_.host();
+  if (host == nullptr) return;
+  for (const ScheduledBatch::Item& item : batch.items) {
+    const auto found = sequences_.find(item.request);
+    if (found == sequences_.end() || !found->second->is_running) continue;
+    Sequence& s = *found->second;
+    const std::uint64_t end = std::min<std::uint64_t>(item.start + item.tokens, s.prompt);
+    if (item.start >= end) continue;
+    const HostTier::Contents contents =
+        store_.contents(s.held, item.start / spec_.block_tokens, end / spec_.block_tokens);
+    host->touch(contents);
+    const HostTier::Contents written = host->begin_write(contents);
+    stores_.insert(stores_.end(), written.begin(), written.end());
+  }
 }
 
 void PagedScheduler::arrived(std::uint32_t number) {
   Sequence& s = *sequences_.at(number);
   s.kv = Sequence::Kv::arrived;
-  s.computed = s.prompt - (spec_.computes_first_token ? 1 : 0);
-  s.decodes_first = spec_.computes_first_token;
-  store_.fill(s.held, s.prompt);
+  if (s.loads_until > 0) {
+    store_.host()->end_read(s.loads);
+    s.loads.clear();
+    s.computed = std::exchange(s.loads_until, 0);
+    s.prefill = s.known;
+    store_.fill(s.held, s.computed);
+  } else {
+    s.computed = s.prefill = s.prompt - (spec_.computes_first_token ? 1 : 0);
+    s.decodes_first = spec_.computes_first_token;
+    store_.fill(s.held, s.prompt);
+  }
   // Its turn has come already: before all requests that came after it.
   const auto place =
       std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence* other) { return is_before(s, *other); });

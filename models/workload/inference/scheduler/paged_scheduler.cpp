@@ -9,7 +9,7 @@ namespace railyard::workload::inference {
 
 PagedScheduler::PagedScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
-      store_(blocks, spec.block_tokens, spec.prefix_caching),
+      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)) {}
 
 bool PagedScheduler::can_hold(const Request& request, RequestPart part) const {
@@ -127,7 +127,11 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   if (s.kv == Sequence::Kv::elsewhere) return reserve_for_kv(batch, s) ? Refusal::none : Refusal::blocks;
   const bool has_kv = s.kv == Sequence::Kv::arrived;
   KvStore::Prefix hits;
-  if (!has_kv) hits = store_.find(s.held, s.known);
+  if (!has_kv) {
+    hits = store_.find(s.held, s.known);
+    if (const std::uint64_t below = store_.find_in_host(s.held, hits, s.known); below > 0)
+      return load(batch, s, std::move(hits), below) ? Refusal::none : Refusal::blocks;
+  }
   const std::uint64_t begin = has_kv ? s.computed : store_.tokens(hits);
   const std::uint64_t wanted = below_threshold(s.known - begin);
   if (!spec_.chunked_prefill && wanted > budget) return Refusal::budget;
@@ -136,7 +140,6 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   if (has_kv) {
     reserved_.erase(std::find(reserved_.begin(), reserved_.end(), &s));
     s.kv = Sequence::Kv::here;
-    s.prefill = s.computed;
   } else {
     begin_with(s, std::move(hits));
     s.prefill = s.known;
@@ -204,6 +207,7 @@ std::vector<std::uint32_t> PagedScheduler::complete(const ScheduledBatch& batch)
   std::vector<std::uint32_t> done;
   --in_flight_;
   left_.clear();
+  add_stores(batch);
   for (const ScheduledBatch::Item& item : batch.items) {
     if (item.produces == 0)
       continue;  // the request may have left, if it was preempted after its last token was scheduled

@@ -48,6 +48,8 @@ class PagedScheduler : public Scheduler {
   ScheduledBatch compose() override;
   void begun(const ScheduledBatch&) override {}
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
+  HostTier::Contents take_stores() override { return std::exchange(stores_, {}); }
+  void stored(const HostTier::Contents& contents) override { store_.host()->end_write(contents); }
 
   bool empty() const override { return sequences_.empty(); }
   std::size_t running() const override { return running_.size(); }
@@ -77,6 +79,8 @@ class PagedScheduler : public Scheduler {
     bool is_running = false;
     bool keeps_blocks = false;  ///< when it leaves
     enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
+    std::uint64_t loads_until = 0;  ///< tokens; 0: nothing is loaded from host memory
+    HostTier::Contents loads;
     KvStore::Sequence held;  ///< blocks
     Counts counts;
 
@@ -163,6 +167,12 @@ class PagedScheduler : public Scheduler {
   Sequence* first_arrived() const;
   /// Takes blocks for the prompt of a waiting request. @return false if there are not enough
   bool reserve_for_kv(ScheduledBatch& batch, Sequence& s);
+  /// The same for so many blocks in host memory behind its prefix.
+  bool load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hits, std::uint64_t blocks);
+  /// It leaves the queue until its KV arrives.
+  void await_kv(ScheduledBatch& batch, Sequence& s);
+  /// Adds the blocks of prompts that a batch has completed to those that are copied to host memory.
+  void add_stores(const ScheduledBatch& batch);
   /// The request takes the blocks that the prefix index has found.
   void begin_with(Sequence& s, KvStore::Prefix hits);
   bool may_start(const Sequence& s, const KvStore::Prefix& hits, std::uint64_t tokens) const {
@@ -184,6 +194,7 @@ class PagedScheduler : public Scheduler {
   std::vector<Sequence*> reserved_;  ///< have memory, and do not run yet: their KV arrives or has arrived
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
+  HostTier::Contents stores_;
   Refusal refusal_ = Refusal::none;
   bool refuses_all_ = false;
   std::uint64_t compositions_ = 0;

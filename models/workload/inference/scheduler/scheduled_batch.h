@@ -12,6 +12,8 @@ namespace railyard::workload::inference {
 struct Reservation {
   std::uint32_t request = 0;
   std::uint64_t from = 0;  ///< tokens before this one are in the cache already
+  std::uint64_t until =
+      0;  ///< tokens from there until this one are loaded from host memory; 0: KV comes from another instance
 };
 
 /// A batch: for each sequence the tokens that are computed.

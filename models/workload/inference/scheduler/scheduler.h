@@ -4,7 +4,8 @@
 // SglangScheduler and TrtllmScheduler, on what they share (PagedScheduler), and WholeSequences (an engine before paged KV cache). Plain C++ without SystemC.
 //
 // Prompt and answer of a request may run on two instances. The one with the prompts keeps the KV of a request that has left until
-// it has been read. In the other one a request gets memory for its prompt, and runs when the KV has arrived.
+// it has been read. In the other one a request gets memory for its prompt, and runs when the KV has arrived. A request that finds KV in
+// host memory gets memory for that, and runs when it has been loaded.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "workload/inference/kv/block_pool.h"
+#include "workload/inference/kv/host_tier.h"
 #include "workload/inference/requests/request.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 
@@ -34,7 +36,7 @@ class Scheduler {
   /// Takes memory for requests that wait for it outside of batches, first come first served. Call when a request has been
   /// added or memory has been released.
   virtual std::vector<Reservation> reserve() { return {}; }
-  /// All KV of a request of the part `answer` has arrived in its reservation. @pre it has tokens to compute here
+  /// The KV for which a reservation was made has arrived. @pre it has tokens to compute here
   virtual void arrived(std::uint32_t number) = 0;
   /// The KV of a request of the part `prompt`, which has left, has been read; or the request, whose KV has arrived, has
   /// no answer to compute.
@@ -49,6 +51,10 @@ class Scheduler {
   /// The tokens of a batch are known: of each item as many as it still `produces`. Batches of a group complete in the order of
   /// their composition. @return requests that have left, in the order of the batch
   virtual std::vector<std::uint32_t> complete(const ScheduledBatch& batch) = 0;
+
+  /// Blocks that are copied to host memory from now on, after complete(). stored() follows.
+  virtual HostTier::Contents take_stores() { return {}; }
+  virtual void stored(const HostTier::Contents&) {}
 
   /// Whether no request is here.
   virtual bool empty() const = 0;
@@ -76,6 +82,7 @@ class Scheduler {
   struct Counts {
     std::uint32_t preemptions = 0;
     std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
+    std::uint64_t loaded_tokens = 0;      ///< found in host memory then
     std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption
   };
   /// @pre the request is here, or has left with the latest complete()

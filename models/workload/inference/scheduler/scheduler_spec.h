@@ -24,6 +24,7 @@ struct SchedulerSpec {
   bool chunked_prefill = true;
   BatchMix mix = BatchMix::mixed;
   Reserve reserve = Reserve::sequence;
+  std::uint64_t host_blocks = 0;  ///< of KV cache in host memory; 0: none
   Preemption preemption = Preemption::recompute;
   double watermark_ratio = 0;  ///< share of all blocks that stays free when a request starts beside others
   bool prefix_caching = true;

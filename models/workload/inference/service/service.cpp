@@ -65,8 +65,8 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.kv_follows_promise = spec_.handoff != HandoffGrain::fetched;
-    instances.push_back(
-        std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks, executor_, client));
+    instances.push_back(std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks,
+                                                   placed[id].host, executor_, client));
   }
   return instances;
 }
@@ -100,6 +100,8 @@ std::vector<transport::Traffic> Service::traffic() {
                                  executor_.replays() ? group : transport::Traffic::kNobody,
                                  instance->spec().rules.passes_residual ? 2 : 1);
     group += instance->grid().pp();
+    if (const KvOffload* const offload = instance->offload())
+      offload->add_traffic(all, expected_tokens(instance->part()));
   }
   for_each_share([&](const Instance& from, const Instance& to, std::uint32_t rank, const HandoffPlan::Share& share) {
     all.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
@@ -131,6 +133,9 @@ void Service::start() {
       kv.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
                     number(TrafficClass::kv), sends});
     });
+    for (const auto& instance : instances_)
+      if (KvOffload* const offload = instance->offload())
+        for (const collective::OtherTraffic& each : offload->traffic()) kv.push_back(each);
     allow_reuse(grids, std::move(kv), fabric_);
   }
   api_server_.start();
@@ -326,7 +331,10 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
   visit_of(served, instance).done = now();
   served.counts.preemptions += counts.preemptions;
   served.counts.recomputed_tokens += counts.recomputed_tokens;
-  if (instance.part() != RequestPart::answer) served.counts.cached_tokens = counts.cached_tokens;
+  if (instance.part() != RequestPart::answer) {
+    served.counts.cached_tokens = counts.cached_tokens;
+    served.counts.loaded_tokens = counts.loaded_tokens;
+  }
   instance.part() == RequestPart::prompt ? hand_over(request) : finish(request);
   ended(request, instance.id());
 }

@@ -61,6 +61,7 @@ class Service : private ApiServerClient,
   struct Placed {
     std::vector<gpu::Gpu*> gpus;  ///< of its ranks
     std::uint32_t blocks = 0;     ///< of its paged KV cache, including the reserved block
+    HostKv host;                  ///< for copies of its KV
   };
   /// @param placed  one for each instance of the spec
   Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,

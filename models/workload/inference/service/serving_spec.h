@@ -28,6 +28,12 @@ struct Longest {
 /// NIC of a rank: one that is nearest to its GPU, or number (p*tp+t) mod the NICs of its server.
 enum class NicRule : std::uint8_t { modulo, nearest };
 
+/// Copies of KV cache outside of the GPUs.
+struct KvTiers {
+  double host_bytes_per_server = 0;  ///< for all instances of a server, by their ranks; 0: none
+  Origin where;
+};
+
 struct ServingSpec {
   RequestSourceMaker requests;
   bool has_sessions = false;       ///< requests follow each other
@@ -45,6 +51,7 @@ struct ServingSpec {
   std::uint64_t seed = 1;                        ///< of the router
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
   KvConnector connector;
+  KvTiers kv_tiers;
   FirstToken first_token = FirstToken::prefill;  ///< with instances for answers
   Slo slo;
   bool names_requests = true;    ///< in names of jobs

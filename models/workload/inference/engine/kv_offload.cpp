@@ -1,0 +1,111 @@
+#include "workload/inference/engine/kv_offload.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "gpu/datasheet.h"
+
+namespace railyard::workload::inference {
+
+KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,
+                     KvOffloadClient& client)
+    : host_(host),
+      block_tokens_(block_tokens),
+      suffix_(std::move(suffix)),
+      grid_(grid),
+      executor_(executor),
+      client_(client),
+      sends_(*this, "KV offload" + suffix_) {
+  for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
+    const transport::Window memory = host_.memories[r];
+    Rank*& socket = sockets_[memory];
+    if (socket == nullptr)
+      socket = &executor.add_host("kv_host" + suffix_, static_cast<std::uint32_t>(sockets_.size() - 1), memory);
+    socket->add_stream(fmt::format("load_{}", r));
+    loads_.push_back(&socket->stream(socket->streams.size() - 1));
+    Rank& rank = grid.rank(r);
+    rank.add_stream("kv_store");
+    stores_.push_back(&rank.stream(rank.streams.size() - 1));
+  }
+}
+
+void KvOffload::load(std::uint32_t request, std::uint64_t blocks) {
+  loads_left_.emplace(request, grid_.ranks());
+  emit({request, 0, 1}, blocks);
+}
+
+void KvOffload::store(HostTier::Contents contents) {
+  const std::uint64_t blocks = contents.size();
+  stores_left_.emplace(next_store_, Store{std::move(contents), grid_.ranks()});
+  emit({next_store_++, 0, 0}, blocks);
+}
+
+void KvOffload::emit(Fields fields, std::uint64_t blocks) {
+  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
+    fields.rank = static_cast<std::uint16_t>(r);
+    Rank& rank = grid_.rank(r);
+    Rank& socket = *sockets_.at(host_.memories[r]);
+    Rank& from = fields.is_load != 0 ? socket : rank;
+    execution::Copy copy;
+    copy.transfers = {{fields.is_load != 0 ? rank.gpu->window() : *socket.memory,
+                       blocks * grid_.block_bytes(r / grid_.tp(), block_tokens_)}};
+    copy.traffic_class = number(TrafficClass::kv);
+    copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
+    ++under_way_;
+    executor_.copy(from, fields.is_load != 0 ? *loads_[r] : *stores_[r], std::move(copy), JobLabel::of(*this, fields),
+                   *this);
+  }
+}
+
+std::vector<collective::OtherTraffic> KvOffload::traffic() {
+  std::vector<collective::OtherTraffic> all;
+  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
+    const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
+    all.push_back({gpu, host, number(TrafficClass::kv), &sends_});
+    all.push_back({host, gpu, number(TrafficClass::kv), &sends_});
+  }
+  return all;
+}
+
+void KvOffload::add_traffic(std::vector<transport::Traffic>& all, double tokens) const {
+  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
+    const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
+    const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.tp()));
+    all.push_back({gpu, host, number(TrafficClass::kv), bytes});
+    all.push_back({host, gpu, number(TrafficClass::kv), bytes});
+  }
+}
+
+void KvOffload::on_job_begun(const Job&) { sends_.begun(); }
+
+void KvOffload::on_job_done(const Job& job) {
+  const auto fields = job.label().as<Fields>();
+  --under_way_;
+  if (fields.is_load != 0) {
+    loaded_ += job.bytes();
+    const auto left = loads_left_.find(fields.number);
+    if (--left->second > 0) return;
+    loads_left_.erase(left);
+    client_.on_kv_loaded(fields.number);
+    return;
+  }
+  stored_ += job.bytes();
+  const auto left = stores_left_.find(fields.number);
+  if (--left->second.left > 0) return;
+  const HostTier::Contents contents = std::move(left->second.contents);
+  stores_left_.erase(left);
+  client_.on_kv_stored(contents);
+}
+
+std::string KvOffload::name(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("{}_PP[{}]_TP[{}]_{}[{}]{}", f.is_load != 0 ? "KvLoad" : "KvStore", f.rank / grid_.tp(),
+                     f.rank % grid_.tp(), f.is_load != 0 ? "Req" : "No", f.number, suffix_);
+}
+
+std::string KvOffload::work(std::uint64_t arguments) const {
+  const auto f = JobLabel::fields_of<Fields>(arguments);
+  return fmt::format("{}[{}]", f.is_load != 0 ? "Req" : "No", f.number);
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,105 @@
+// Copies of KV blocks between the GPUs of an instance and the memory of their sockets, by copy engines over PCIe, as vLLM's
+// OffloadingConnector makes them: a stream of each rank for each direction, each rank its own heads and layers. A block's layers are
+// together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler.
+//
+// Its horizon: it sends from the end of a batch, whose blocks it stores, or when the scheduler composes a batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/horizon.h"
+#include "workload/inference/engine/grid.h"
+#include "workload/inference/kv/host_tier.h"
+#include "workload/jobs.h"
+#include "workload/traffic.h"
+
+namespace railyard::workload::inference {
+
+/// Memory of its servers for an instance's KV.
+struct HostKv {
+  std::vector<transport::Window> memories;  ///< of each rank's socket
+  std::uint64_t blocks = 0;                 ///< for all ranks together, as a block of tokens is in all of them
+};
+
+class KvOffloadClient {
+ public:
+  /// KV that was loaded for a request is here.
+  virtual void on_kv_loaded(std::uint32_t request) = 0;
+  /// These blocks are in host memory.
+  virtual void on_kv_stored(const HostTier::Contents& contents) = 0;
+  /// The earliest instant at which load() or store() may be called.
+  virtual Time next_offload() = 0;
+
+ protected:
+  ~KvOffloadClient() = default;
+};
+
+class KvOffload : private JobClient, private JobNamer {
+ public:
+  /// @param suffix  of names of jobs
+  KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,
+            KvOffloadClient& client);
+
+  void load(std::uint32_t request, std::uint64_t blocks);
+  void store(HostTier::Contents contents);
+
+  /// Bytes over all ranks, of copies that are done.
+  Bytes loaded() const { return loaded_; }
+  Bytes stored() const { return stored_; }
+  /// That host memory holds.
+  std::uint64_t blocks() const { return host_.blocks; }
+  /// Messages from and to the ranks' memories.
+  std::vector<collective::OtherTraffic> traffic();
+  /// Adds an estimate of them for so many tokens of prompts.
+  void add_traffic(std::vector<transport::Traffic>& all, double tokens) const;
+
+ private:
+  class Sends final : public transport::Horizon {
+   public:
+    Sends(const KvOffload& of, std::string name) : Horizon(std::move(name)), of_(of) {}
+    void begun() { begins(of_.executor_.fabric().now()); }
+
+   private:
+    Time next() override { return of_.under_way_ > 0 ? of_.executor_.fabric().now() : of_.client_.next_offload(); }
+    const KvOffload& of_;
+  };
+  // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i]
+  struct Fields {
+    std::uint32_t number;  ///< of the request, or of the store
+    std::uint16_t rank;
+    std::uint16_t is_load;
+  };
+  struct Store {
+    HostTier::Contents contents;
+    std::uint32_t left = 0;  ///< ranks
+  };
+
+  /// Emits the copies of all ranks. @param blocks  of tokens
+  void emit(Fields fields, std::uint64_t blocks);
+  void on_job_begun(const Job& job) override;
+  void on_job_done(const Job& job) override;
+  std::string name(std::uint64_t arguments) const override;
+  std::string work(std::uint64_t arguments) const override;
+  const char* kind(std::uint64_t) const override { return "kv"; }
+  Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
+
+  HostKv host_;
+  std::uint32_t block_tokens_;
+  std::string suffix_;
+  Grid& grid_;
+  Executor& executor_;
+  KvOffloadClient& client_;
+  std::unordered_map<transport::Window, Rank*> sockets_;         ///< with a stream for the loads of each rank
+  std::vector<gpu::Stream*> loads_, stores_;                     ///< by rank
+  std::unordered_map<std::uint32_t, std::uint32_t> loads_left_;  ///< ranks, by request
+  std::unordered_map<std::uint32_t, Store> stores_left_;         ///< by number
+  std::uint32_t next_store_ = 0;
+  std::uint64_t under_way_ = 0;  ///< copies that have been emitted
+  Bytes loaded_ = 0, stored_ = 0;
+  Sends sends_;
+};
+
+}  // namespace railyard::workload::inference

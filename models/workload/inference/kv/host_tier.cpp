@@ -1,0 +1,60 @@
+#include "workload/inference/kv/host_tier.h"
+
+#include <algorithm>
+
+namespace railyard::workload::inference {
+
+std::size_t HostTier::find(const Contents& contents, std::size_t first) const {
+  std::size_t end = first;
+  for (; end < contents.size(); ++end) {
+    const auto found = blocks_.find(contents[end]);
+    if (found == blocks_.end() || !found->second.is_written) break;
+  }
+  return end - std::min(first, end);
+}
+
+void HostTier::touch(const Contents& contents) {
+  for (auto content = contents.rbegin(); content != contents.rend(); ++content)
+    if (const auto found = blocks_.find(*content); found != blocks_.end())
+      by_use_.splice(by_use_.end(), by_use_, found->second.place);
+}
+
+void HostTier::begin_read(const Contents& contents) {
+  for (const Content content : contents) ++blocks_.at(content).users;
+}
+
+void HostTier::end_read(const Contents& contents) {
+  for (const Content content : contents) --blocks_.at(content).users;
+}
+
+HostTier::Contents HostTier::begin_write(const Contents& contents) {
+  Contents missing;
+  for (const Content content : contents)
+    if (blocks_.count(content) == 0) missing.push_back(content);
+  const std::uint64_t room = total_ - held();
+  std::uint64_t too_many = missing.size() - std::min<std::uint64_t>(missing.size(), room);
+  Contents victims;
+  for (auto content = by_use_.begin(); content != by_use_.end() && victims.size() < too_many; ++content)
+    if (blocks_.at(*content).users == 0) victims.push_back(*content);
+  if (victims.size() < too_many) return {};
+  for (const Content victim : victims) {
+    by_use_.erase(blocks_.at(victim).place);
+    blocks_.erase(victim);
+  }
+  for (const Content content : missing) {
+    Block& block = blocks_[content];
+    block.place = by_use_.insert(by_use_.end(), content);
+    block.users = 1;
+  }
+  return missing;
+}
+
+void HostTier::end_write(const Contents& contents) {
+  for (const Content content : contents) {
+    Block& block = blocks_.at(content);
+    block.users = 0;
+    block.is_written = true;
+  }
+}
+
+}  // namespace railyard::workload::inference
