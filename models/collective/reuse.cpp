@@ -46,6 +46,7 @@ ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group,
       others_(std::move(others)),
       beside_(std::move(beside)),
       least_launch_(group.least_launch),
+      begin_together_(group.begin_together),
       shared_(std::move(shared)) {
   for (const Group* each : group.groups)
     multicast_groups_.insert(multicast_groups_.end(), each->multicast_group.begin(), each->multicast_group.end());
@@ -203,7 +204,7 @@ void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Ti
   Time first_done = took;
   for (const auto& [after, member] : recording.done) first_done = sooner(first_done, after);
   recording.quiet_after = later(since(quiet_from(), now - took), took);
-  recording.apart = recording.quiet_after <= first_done + least_launch_;
+  recording.apart = recording.quiet_after <= (begin_together_ ? took : first_done) + least_launch_;
   for (transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     put_in_order(memory.steps);
     shared_->steps += memory.steps.size();

@@ -143,6 +143,7 @@ class ReuseTable {
   std::vector<transport::Horizon*> others_;
   std::optional<std::vector<transport::Horizon*>> beside_;  ///< and not among the others
   Time least_launch_;
+  bool begin_together_;
   std::shared_ptr<SharedRecordings> shared_;
   Collective* kept_ = nullptr;
   // When the recording began:
@@ -157,6 +158,7 @@ struct ReuseGroup {
   std::vector<const Group*> groups;   ///< the same members in the same order
   std::vector<std::uint8_t> classes;  ///< of each group: the traffic class of its collectives; all are different
   Time least_launch;                  ///< least launch time of all collectives of these groups
+  bool begin_together = false;        ///< no member begins the next collective before all are done with this one
 };
 
 /// Messages of the run that are of none of these groups.

@@ -80,7 +80,8 @@ const collective::CollectiveSpec& Communicator::choose_all_to_all(Bytes bytes, c
 }
 
 void Communicator::allow_reuse(const std::vector<Communicator*>& communicators,
-                               const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric) {
+                               const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric,
+                               bool begin_together) {
   std::vector<collective::ReuseGroup> groups;
   std::vector<std::vector<Communicator*>> users;
   for (Communicator* c : communicators) {
@@ -95,6 +96,7 @@ void Communicator::allow_reuse(const std::vector<Communicator*>& communicators,
     }
     if (g == groups.size()) {
       groups.emplace_back().least_launch = Time::max();
+      groups.back().begin_together = begin_together;
       users.emplace_back();
     }
     groups[g].groups.push_back(&c->group_);

@@ -60,9 +60,11 @@ class Communicator {
   /// those of one communicator.
   /// @param communicators  all communicators of the run
   /// @param others         all other messages of the run, those of exchanges included
+  /// @param begin_together see Executor::members_begin_together()
   /// @pre the machine is elaborated
   static void allow_reuse(const std::vector<Communicator*>& communicators,
-                          const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric);
+                          const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric,
+                          bool begin_together = false);
   /// Table of courses that may be replayed; null: every collective is simulated.
   collective::ReuseTable* reuse() const { return reuse_.get(); }
   /// Uses the table of a communicator with the same members in another stream.

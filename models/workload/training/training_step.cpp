@@ -139,7 +139,7 @@ void TrainingStep::allow_reuse() {
     std::vector<collective::OtherTraffic> others;
     for (const transport::Traffic& t : all)
       if (t.traffic_class != number(of)) others.push_back({t.source, t.destination, t.traffic_class});
-    Communicator::allow_reuse(groups, others, executor_.fabric());
+    Communicator::allow_reuse(groups, others, executor_.fabric(), true);
   };
   allow(tp_, TrafficClass::tp);
   allow(ep_, TrafficClass::ep);

@@ -113,7 +113,7 @@ void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std:
 }
 
 void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherTraffic> others,
-                 transport::Fabric& fabric) {
+                 transport::Fabric& fabric, bool begin_together) {
   std::vector<Communicator*> groups;
   for (const Grid* grid : grids)
     for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->tp_communicator(p));
@@ -121,7 +121,7 @@ void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherT
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)
       others.push_back({*grid->rank(r).memory, *grid->rank((r + grid->tp()) % grid->ranks()).memory,
                         number(TrafficClass::pp), &grid->sends(r / grid->tp())});
-  Communicator::allow_reuse(groups, others, fabric);
+  Communicator::allow_reuse(groups, others, fabric, begin_together);
 }
 
 }  // namespace railyard::workload::inference

@@ -102,7 +102,8 @@ inline bool is_sender(const Job& job) { return job.kind() == Job::Kind::collecti
 /// Allows reuse of the collectives of these grids' tensor-parallel groups, where they share no link with traffic other than
 /// that of their stages, or whose senders say from when on they may send.
 /// @param others  all other messages of the run
+/// @param begin_together  see Executor::members_begin_together()
 void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherTraffic> others,
-                 transport::Fabric& fabric);
+                 transport::Fabric& fabric, bool begin_together);
 
 }  // namespace railyard::workload::inference

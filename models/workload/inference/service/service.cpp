@@ -136,7 +136,7 @@ void Service::start() {
     for (const auto& instance : instances_)
       if (KvOffload* const offload = instance->offload())
         for (const collective::OtherTraffic& each : offload->traffic()) kv.push_back(each);
-    allow_reuse(grids, std::move(kv), fabric_);
+    allow_reuse(grids, std::move(kv), fabric_, executor_.begin_together());
   }
   api_server_.start();
 }
