@@ -1,7 +1,7 @@
 // The room `fluid` computes links as rates. Fluid keeps a FluidStream for messages of one path and class; FluidRates
-// solves max-min rates when streams begin or end, with PortShares at devices, and finds them again (RateMemory); FluidPath has the crossings of a path and
-// its time alone. Fabric calls Fluid where links are fluid; collectives use FluidRates for virtual members
-// (SharedLinks).
+// solves max-min rates when streams begin or end, with PortShares at devices, and finds rates again that it has solved
+// before (RateMemory); FluidPath has the crossings of a path and its time alone. Fabric calls Fluid where links are fluid;
+// collectives use FluidRates for virtual members (SharedLinks).
 //
 // Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. Use it for bulk traffic at large
 // scale, if single trains do not matter. Trains are the reference.

@@ -110,7 +110,8 @@ class JsonRows : public TraceRows {
   std::string path_, line_;
 };
 
-class MooncakeRows : public JsonRows {
+/// Rows with `input_length`, `output_length` and perhaps `hash_ids`.
+class HashedRows : public JsonRows {
  public:
   using JsonRows::JsonRows;
 
@@ -118,16 +119,27 @@ class MooncakeRows : public JsonRows {
     if (!next_row()) return false;
     if (!row_.is_object()) throw not_an_object();
     const auto refuse = [&](const std::string& what) { return lines.error(what); };
-    row.arrival_ns = row_.contains("timestamp") || link().is_none() ? arrival_ns() : TraceRow::kNoArrival;
+    row.arrival_ns = arrival_ns();
     row.prompt_tokens = prompt_tokens_ = tokens("input_length", text_of(required("input_length")), refuse);
     row.output_tokens = tokens("output_length", text_of(required("output_length")), refuse);
     return true;
   }
 
   RequestContent content() const override {
-    constexpr std::uint32_t kBlockTokens = 512;
-    return row_.contains("hash_ids") ? hashed_content(kBlockTokens, prompt_tokens_) : RequestContent();
+    return row_.contains("hash_ids") ? hashed_content(block_tokens(), prompt_tokens_) : RequestContent();
   }
+
+ private:
+  virtual std::int64_t arrival_ns() const = 0;
+  /// Tokens for which an id stands.
+  virtual std::uint32_t block_tokens() const = 0;
+
+  std::uint32_t prompt_tokens_ = 0;
+};
+
+class MooncakeRows : public HashedRows {
+ public:
+  using HashedRows::HashedRows;
 
   TraceLink link() const override {
     TraceLink link;
@@ -150,7 +162,10 @@ class MooncakeRows : public JsonRows {
  private:
   static constexpr double kNsPerMs = 1e6, kLatestMs = 1e12;
 
-  std::int64_t arrival_ns() const {
+  std::uint32_t block_tokens() const override { return 512; }
+
+  std::int64_t arrival_ns() const override {
+    if (!row_.contains("timestamp") && !link().is_none()) return TraceRow::kNoArrival;
     const json& timestamp = required("timestamp");
     if (!timestamp.is_number() || timestamp.get<double>() < 0 || !(timestamp.get<double>() < kLatestMs))
       throw lines.error("timestamp: expected milliseconds, got " + in_quotes(text_of(timestamp)));
@@ -158,32 +173,11 @@ class MooncakeRows : public JsonRows {
     return timestamp.is_number_integer() ? timestamp.get<std::int64_t>() * kWholeNsPerMs
                                          : static_cast<std::int64_t>(timestamp.get<double>() * kNsPerMs);
   }
-
-  std::uint32_t prompt_tokens_ = 0;
 };
 
-class BailianRows : public JsonRows {
+class BailianRows : public HashedRows {
  public:
-  using JsonRows::JsonRows;
-
-  bool next(TraceRow& row) override {
-    if (!next_row()) return false;
-    if (!row_.is_object()) throw not_an_object();
-    const auto refuse = [&](const std::string& what) { return lines.error(what); };
-    const json& timestamp = required("timestamp");
-    constexpr double kLatestSeconds = 1e9;
-    if (!timestamp.is_number() || !(timestamp.get<double>() >= 0 && timestamp.get<double>() < kLatestSeconds))
-      throw lines.error("timestamp: expected seconds, got " + in_quotes(text_of(timestamp)));
-    row.arrival_ns = std::llround(timestamp.get<double>() * static_cast<double>(kNsPerSecond));
-    row.prompt_tokens = prompt_tokens_ = tokens("input_length", text_of(required("input_length")), refuse);
-    row.output_tokens = tokens("output_length", text_of(required("output_length")), refuse);
-    return true;
-  }
-
-  RequestContent content() const override {
-    constexpr std::uint32_t kBlockTokens = 16;
-    return row_.contains("hash_ids") ? hashed_content(kBlockTokens, prompt_tokens_) : RequestContent();
-  }
+  using HashedRows::HashedRows;
 
   TraceLink link() const override {
     TraceLink link;
@@ -194,7 +188,15 @@ class BailianRows : public JsonRows {
   LinkKeys link_keys() const override { return {"parent_chat_id", "chat_id"}; }
 
  private:
-  std::uint32_t prompt_tokens_ = 0;
+  std::uint32_t block_tokens() const override { return 16; }
+
+  std::int64_t arrival_ns() const override {
+    const json& timestamp = required("timestamp");
+    constexpr double kLatestSeconds = 1e9;
+    if (!timestamp.is_number() || !(timestamp.get<double>() >= 0 && timestamp.get<double>() < kLatestSeconds))
+      throw lines.error("timestamp: expected seconds, got " + in_quotes(text_of(timestamp)));
+    return std::llround(timestamp.get<double>() * static_cast<double>(kNsPerSecond));
+  }
 };
 
 class LlmServingSimRows : public JsonRows {
