@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lib import run_files, runner
-from lib.command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
+from lib.command_line import BAD_INPUT, INTERRUPTED, Parser, one_line, positive
 
 try:
     import yaml
@@ -84,7 +84,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
     parser.add_argument("--memory-limit", type=ratio, default=1.0, metavar="RATIO", help="share of a GPU's memory that a mapping may use (default 1)")
     parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=ROOT / "out" / "plan", help="folder for all results (default out/plan)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=pathlib.Path("out", "plan"), help="folder for all results (default ./out/plan)")
     parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
     parser.add_argument("--limit-s", type=positive, metavar="S", help="leave out mappings whose simulation takes longer than this wall time, in seconds")
     parser.add_argument("--backend", type=whole.backend, default="local", metavar="local|slurm|COMMAND", help="where simulations run, as for sweep.py")

@@ -11,7 +11,7 @@ from typing import NoReturn
 from . import run_files, runner
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build" / "bin"
+BIN = ROOT / "bin" if (ROOT / "bin").is_dir() else ROOT / "build" / "bin"  # installed, or in the project
 BAD_INPUT = 2  # exit statuses
 INTERRUPTED = 130
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lib import keys, runner
-from lib.command_line import INTERRUPTED, ROOT, Parser, positive
+from lib.command_line import INTERRUPTED, Parser, positive
 from lib.yaml_source import InputError
 
 from . import backends
@@ -34,7 +34,7 @@ def parse_options(arguments: Sequence[str] | None, description: str | None = Non
     parser = Parser(description=description)
     parser.add_argument("sweep", metavar="SWEEP.yaml", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
-                        help="folder for runs and results.sqlite (default: out/ and the name of the sweep)")
+                        help="folder for runs and results.sqlite (default: the name of the sweep in ./out)")
     parser.add_executables()
     parser.add_argument("--backend", type=backend, default="local", metavar="local|slurm|COMMAND",
                         help="where points run; COMMAND must contain {command} (the task) and must return when the task has ended")
@@ -52,7 +52,7 @@ def parse_options(arguments: Sequence[str] | None, description: str | None = Non
     options = parser.parse_args(arguments)
     if options.sbatch and options.backend != "slurm":
         parser.error("--sbatch needs --backend slurm")
-    options.out = options.out or ROOT / "out" / options.sweep.stem
+    options.out = options.out or pathlib.Path("out", options.sweep.stem)
     return options
 
 
