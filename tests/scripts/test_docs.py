@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "bench" / "README.md", ROOT / "scenarios" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MOST_LINES = 200
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -51,6 +51,12 @@ def test_the_index_names_every_page():
     index = ROOT / "docs" / "README.md"
     named = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose(index))}
     assert {page for page in (ROOT / "docs").glob("*.md") if page != index} <= named
+
+
+def test_the_index_of_scenarios_names_every_scenario():
+    index = ROOT / "scenarios" / "README.md"
+    named = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose(index))}
+    assert set((ROOT / "scenarios").rglob("*.yaml")) == {path for path in named if path.suffix == ".yaml"}
 
 
 def test_every_picture_is_on_a_page():
