@@ -134,7 +134,8 @@ void check_form(const DatasheetName& gpu, const std::string& platform) {
   throw InputError(gpu.origin, gpu.key + ": " + gpu.name + " has the form " + form + "; " + platform + " holds " +
                                    joined(board_forms(platform)) +
                                    (others.empty() ? "; no machine holds it, only workload.kind: kernel runs on it"
-                                                   : "; machines that hold it: " + joined(others)));
+                                                   : "; machines that hold it: " + joined(others)) +
+                                   "; machine.allow_any_gpu: true lets a what-if run");
 }
 
 void check_c2c(const MachineSpec& machine, const Source& source) {
@@ -320,7 +321,7 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
     machine.groups.push_back(group);
     GroupSpec& made = machine.groups.back();
     made.gpu = load_gpu(gpu);
-    if (!gpus_alone) check_form(gpu, platform);
+    if (!gpus_alone && !written.allow_any_gpu) check_form(gpu, platform);
     if (made.gpu.nvlink.generation != 0) made.nvlink_protocol = load_nvlink_protocol(made.gpu.nvlink.generation, gpu);
   }
   resolve_plx(written, machine, source);

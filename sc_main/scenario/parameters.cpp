@@ -90,6 +90,8 @@ Record<MachineSection> machine_record() {
   Record<MachineSection> r;
   r.named("groups", &MachineSection::groups, group, "groups of servers; the name of a group is its prefix in reports")
       .fallback("the groups of the workload, or one called node");
+  r.add("allow_any_gpu", &MachineSection::allow_any_gpu,
+        "for what-ifs: the form factor of a GPU need not be one that the board holds. Its links must still fit");
   r.choice("cpu", &MachineSection::cpu, words_of(kCpuNames), "generation of the servers' CPUs")
       .fallback("from the board's datasheet");
   r.choice("nvlink_bridge", &MachineSection::nvlink_bridge, {"none", "pairs"},

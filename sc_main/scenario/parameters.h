@@ -32,6 +32,7 @@ struct MachineSection {
   std::optional<std::uint32_t> plx_switches, nics_per_plx, nics_per_server;
   std::optional<NetworkWord> network_kind;  ///< nullopt: the kind that fits
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
+  bool allow_any_gpu = false;
 };
 
 struct EventItem {

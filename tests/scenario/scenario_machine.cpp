@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(a_rack_takes_gpus_with_c2c_and_nics_by_the_tray) {
   BOOST_TEST((xdr.network == platforms::NetworkKind::single_switch));
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: B200-SXM-180GB}}}\n", "gb200_nvl72") ==
              "s.yaml:1:32: error: machine.groups.node.gpu: B200-SXM-180GB has the form sxm6; gb200_nvl72 holds "
-             "grace_blackwell; machines that hold it: dgx_b200");
+             "grace_blackwell; machines that hold it: dgx_b200; machine.allow_any_gpu: true lets a what-if run");
   BOOST_TEST(
       refusal_of("machine: {nic: {per_server: 20}}\n", "gb200_nvl72") ==
       "s.yaml:1:29: error: machine.nic.per_server: 20 NICs cannot be divided evenly among the 18 trays of gb200_nvl72");
@@ -191,23 +191,36 @@ BOOST_AUTO_TEST_CASE(a_gpus_links_spread_over_the_boards_switches) {
   BOOST_TEST(planes("A100-PCIe-80GB", "plx_box").empty());
   BOOST_TEST(refusal_of("machine: {groups: {node: {gpu: L40S}}}\n", "hgx_a100_4gpu") ==
              "s.yaml:1:32: error: machine.groups.node.gpu: L40S has the form pcie; hgx_a100_4gpu holds sxm2, sxm4; "
-             "machines that hold it: plx_box");
+             "machines that hold it: plx_box; machine.allow_any_gpu: true lets a what-if run");
   BOOST_TEST(
       refusal_of("machine: {groups: {node: {gpu: A100-PCIe-80GB}}}\n", "dgx_a100") ==
       "s.yaml:1:32: error: machine.groups.node.gpu: A100-PCIe-80GB has the form pcie; dgx_a100 holds sxm2, sxm4; "
-      "machines that hold it: plx_box");
+      "machines that hold it: plx_box; machine.allow_any_gpu: true lets a what-if run");
 }
 
 BOOST_AUTO_TEST_CASE(a_board_holds_gpus_of_its_forms) {
   const auto with = [](const std::string& gpu) { return "machine: {groups: {node: {gpu: " + gpu + "}}}\n"; };
   BOOST_TEST(refusal_of(with("H100-SXM5-80GB")) ==
              "s.yaml:1:32: error: machine.groups.node.gpu: H100-SXM5-80GB has the form sxm5; plx_box holds pcie; "
-             "machines that hold it: dgx_h100, hgx_h100_4gpu");
+             "machines that hold it: dgx_h100, hgx_h100_4gpu; machine.allow_any_gpu: true lets a what-if run");
   BOOST_TEST(refusal_of(with("MI300X"), "dgx_h100") ==
              "s.yaml:1:32: error: machine.groups.node.gpu: MI300X has the form oam; dgx_h100 holds sxm5; no machine "
-             "holds it, only workload.kind: kernel runs on it");
+             "holds it, only workload.kind: kernel runs on it; machine.allow_any_gpu: true lets a what-if run");
   for (const auto& [board, gpu] : {std::pair{"dgx_a100", "H100-SXM5-80GB"}, std::pair{"dgx_h100", "A100-SXM4-80GB"},
                                    std::pair{"dgx_b200", "H100-SXM5-80GB"}, std::pair{"gb200_nvl72", "GH200-96GB"},
                                    std::pair{"dgx_h100", "L40S"}, std::pair{"hgx_a100_4gpu", "H100-SXM5-80GB"}})
     BOOST_TEST(refusal_of(with(gpu), board).find("has the form") != std::string::npos, board << " " << gpu);
+}
+
+BOOST_AUTO_TEST_CASE(a_what_if_takes_a_gpu_of_another_form_if_its_links_fit) {
+  const auto with = [](const std::string& gpu) {
+    return "machine: {allow_any_gpu: true, groups: {node: {gpu: " + gpu + "}}}\n";
+  };
+  BOOST_TEST(machine_of(with("H100-SXM5-80GB"), "plx_box").groups[0].nvlink_planes.empty());
+  BOOST_TEST(machine_of(with("MI300X"), "plx_box").groups[0].gpu.name == "MI300X");
+  // The twelve links of an A100, spread over four switches as eighteen are.
+  const std::vector<std::uint32_t> expected{3, 3, 3, 3};
+  const std::vector<std::uint32_t> planes = machine_of(with("A100-SXM4-80GB"), "dgx_h100").groups[0].nvlink_planes;
+  BOOST_TEST(planes == expected, boost::test_tools::per_element());
+  BOOST_TEST(refusal_of(with("L40S"), "dgx_h100").find("NVLinks to switches") != std::string::npos);
 }
