@@ -27,7 +27,15 @@ constexpr std::pair<const char*, const char*> kHardware[] = {
     {"RTX5090", "RTX-5090"},    {"RTXPRO6000", "RTX-PRO-6000-Blackwell-Server"},
     {"V100", "V100-SXM2-32GB"}};
 
-const char* const kShippedModels = RAILYARD_SHIPPED_MODELS;
+/// scenarios/models of the folder of the executable or of the one above (build/bin, and bin of an installation), or of
+/// the sources.
+fs::path shipped_models() {
+  std::error_code error;
+  const fs::path home = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  for (const fs::path& root : {home, home.parent_path()})
+    if (fs::is_directory(root / "scenarios" / "models", error)) return root / "scenarios" / "models";
+  return RAILYARD_SHIPPED_MODELS;
+}
 
 std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -72,7 +80,7 @@ std::string config_of_model(const std::string& model, const std::string& folder,
                             const std::string& key) {
   std::string flat = model;
   std::replace(flat.begin(), flat.end(), '/', '_');
-  const fs::path place = folder.empty() ? kShippedModels : folder;
+  const fs::path place = folder.empty() ? shipped_models() : fs::path(folder);
   const std::vector<std::string> tried = folder.empty()
                                              ? std::vector<std::string>{lower_case(without_organisation(model))}
                                              : std::vector<std::string>{flat, model};
