@@ -100,7 +100,7 @@ def scenarios() -> list[pathlib.Path]:
 
 def scenario_file(word: str) -> str:
     """@throws InputError if there is neither a file nor a shipped scenario of this name"""
-    if os.path.exists(word):
+    if os.path.exists(word) and not os.path.isdir(word):
         return word
     if found := shipped(word):
         return str(found)

@@ -51,6 +51,7 @@ def test_results_are_those_of_the_executable(tmp_path):
 
 
 def test_a_shipped_scenario_runs_by_its_name_from_any_folder(tmp_path):
+    (tmp_path / "layers" / "decode").mkdir(parents=True)  # results of an earlier run
     done = railyard("check", "layers/decode", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.endswith("layers/decode.yaml: ok\n")
     assert railyard("check", "layers/decode", "--set", "workload.batch=0").returncode == 2
