@@ -10,7 +10,7 @@ install(DIRECTORY scripts DESTINATION ${home} COMPONENT runtime USE_SOURCE_PERMI
   PATTERN __pycache__ EXCLUDE
   # Tools of those who change the project.
   REGEX "/(build|digests\\.py|format|fuzz|fuzzing|install_packages|pages\\.py|quickstart|studies|test)$" EXCLUDE)
-install(DIRECTORY scenarios validation docs DESTINATION ${home} COMPONENT runtime)
+install(DIRECTORY scenarios validation docs python DESTINATION ${home} COMPONENT runtime PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY platforms/datasheets DESTINATION ${home}/platforms COMPONENT runtime)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(CODE "

@@ -1,0 +1,67 @@
+"""Runs, sweeps and comparisons."""
+
+import concurrent.futures
+import csv
+import itertools
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .command import call
+from .results import Result, flat, frame, number
+
+Scenario = str | os.PathLike | Mapping[str, Any]
+
+
+def _words(sets: Mapping[str, Any]) -> list[str]:
+    """Options --set. In a name, two underscores stand for a dot."""
+    texts = {name.replace("__", "."): value if isinstance(value, str) else json.dumps(value) for name, value in sets.items()}
+    return [word for key, text in texts.items() for word in ("--set", f"{key}={text}")]
+
+
+def run(scenario: Scenario, *, out: str | os.PathLike | None = None, options: Sequence[str] = (), **sets: Any) -> Result:
+    """Runs a scenario on its machine.
+
+    @param scenario  a file, the name of a shipped scenario, or a mapping with the content of a file, in which paths are absolute
+    @param out       directory for the results; by default one that lives as long as the result
+    @param options   further words of the command line, such as "--why" (railyard run --help)
+    @param sets      keys of the scenario: workload__batch=64, or **{"workload.batch": 64}
+    @throws InputError, NoProgress, RunFailed, FileNotFoundError
+    """
+    kept = tempfile.TemporaryDirectory(prefix="railyard-") if out is None or isinstance(scenario, Mapping) else None
+    if isinstance(scenario, Mapping):
+        written = pathlib.Path(kept.name) / "scenario.yaml"
+        written.write_text(json.dumps(scenario), encoding="utf-8")  # JSON is YAML
+        scenario = written
+    directory = pathlib.Path(kept.name) / "out" if out is None else pathlib.Path(out)
+    call(["run", scenario, "--quiet", "--out", directory, *_words(sets), *options])
+    return Result(directory, sets, kept)
+
+
+def sweep(scenario: Scenario, axes: Mapping[str, Iterable[Any]], *, workers: int | None = None, **sets: Any) -> list[Result]:
+    """Runs all combinations of the axes' values, in their order, at most `workers` (default: processors) at a time.
+
+    @param axes  values by key of the scenario: {"workload.tp": [1, 2, 4], "workload.batch": [1, 64]}
+    """
+    points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    with concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        results = list(pool.map(lambda point: run(scenario, **{**sets, **point}), points))
+    return [Result(result.directory, point, result._kept) for result, point in zip(results, points)]  # pylint: disable=protected-access
+
+
+def table(results: Iterable[Result]) -> Any:
+    """A row for each result: what was set, and all metrics by names with dots."""
+    return frame([{**result.sets, **dict(flat(result.metrics))} for result in results])
+
+
+def compare(*results: Result | str | os.PathLike) -> Any:
+    """The comparison of railyard compare: a row for each quantity, a column for each run."""
+    folders = [result.directory if isinstance(result, Result) else result for result in results]
+    with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
+        path = pathlib.Path(scratch) / "compared.csv"
+        call(["compare", *folders, "--csv", path])
+        with open(path, newline="", encoding="utf-8") as stream:
+            return frame([{key: number(cell) for key, cell in row.items()} for row in csv.DictReader(stream)])
