@@ -10,7 +10,7 @@ namespace railyard {
 
 using workload::inference::Grid;
 using workload::inference::Request;
-using workload::inference::RequestPart;
+using workload::inference::InstanceRole;
 using workload::inference::StageMemory;
 
 namespace {
@@ -98,12 +98,12 @@ Value ServingRun::paged_arithmetic(std::size_t id) {
   numbers["kv_blocks"] = blocks_[id];
   numbers["kv_tokens"] = (blocks_[id] - 1ull) * instance.scheduler.block_tokens;
   const std::uint64_t tokens = instance.scheduler.max_batched_tokens;
-  if (instance.part != RequestPart::answer) {
+  if (takes_prompts(instance.role)) {
     numbers["full_prompt"] = pass_arithmetic(fabric_, grid, gpus_[id], {{{tokens, 0}}, {}});
     numbers["full_prompt_flops"] =
         transformer::prefill_flops(model, model.layers, tokens, 0) + transformer::head_flops(model, 1);
   }
-  if (instance.part != RequestPart::prompt)
+  if (takes_answers(instance.role))
     numbers["lone_decode"] = pass_arithmetic(fabric_, grid, gpus_[id], {{}, {{1, tokens}}});
   return numbers;
 }
@@ -112,7 +112,7 @@ Value ServingRun::whole_arithmetic(std::size_t id) {
   const InstanceSpec& instance = spec().instances[id];
   const Request& first = spec().listed->front();
   Grid& grid = service_->instance(id).grid();
-  const bool is_answer = instance.part == RequestPart::answer;
+  const bool is_answer = instance.role == InstanceRole::decode;
   transformer::MemoryLoad load = whole_sequence_load(spec(), instance);
   load.kv_tokens = first.prompt_tokens + (is_answer ? first.output_tokens : 0);
   if (!is_answer) load.pass_tokens = chunk_of(first, instance);

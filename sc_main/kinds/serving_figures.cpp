@@ -8,6 +8,7 @@ namespace railyard {
 
 using workload::inference::Iteration;
 using workload::inference::RankTimes;
+using workload::inference::InstanceRole;
 using workload::inference::RequestPart;
 using workload::inference::Served;
 using workload::inference::StageTimes;
@@ -88,18 +89,18 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
       instances(kv_blocks.size()) {
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;
-    instances[i].part = spec.instances[i].part;
+    instances[i].role = spec.instances[i].role;
     instances[i].kv_blocks = kv_blocks[i];
   }
 }
 
 const ServingFigures::Instance* ServingFigures::decoder() const {
-  const bool is_last = instances.size() == 1 || instances[instances.size() - 2].part == RequestPart::prompt;
+  const bool is_last = instances.size() == 1 || !takes_answers(instances[instances.size() - 2].role);
   return is_last ? &instances.back() : nullptr;
 }
 
 const ServingFigures::Instance* ServingFigures::prefiller() const {
-  const bool is_first = instances.size() > 1 && instances[1].part == RequestPart::answer;
+  const bool is_first = instances.size() > 1 && !takes_prompts(instances[1].role);
   return is_first ? &instances.front() : nullptr;
 }
 
@@ -139,6 +140,11 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
   end_s = now.seconds();
 }
 
+bool ServingFigures::has_handoff() const {
+  return std::any_of(instances.begin(), instances.end(),
+                     [](const Instance& instance) { return instance.role == InstanceRole::prefill; });
+}
+
 RankTimes ServingFigures::Instance::mean_times() const {
   RankTimes mean;
   for (const RankTimes& stage : ranks) add(mean, stage, 1 / static_cast<double>(ranks.size()));
@@ -149,7 +155,7 @@ RankTimes ServingFigures::mean_times(bool of_answers) const {
   RankTimes sum, mean;
   double ranks = 0;
   for (const Instance& instance : instances) {
-    if ((instance.part == RequestPart::answer) != of_answers) continue;
+    if (takes_prompts(instance.role) == of_answers) continue;
     const double own = static_cast<double>(instance.ranks.size()) * instance.ranks_of_stage;
     add(sum, instance.mean_times(), own);
     ranks += own;
@@ -161,7 +167,7 @@ RankTimes ServingFigures::mean_times(bool of_answers) const {
 double ServingFigures::prefill_tokens_per_s() const {
   double tokens = 0;
   for (const Instance& instance : instances)
-    if (instance.part == RequestPart::prompt) tokens += static_cast<double>(instance.tokens);
+    if (instance.role == InstanceRole::prefill) tokens += static_cast<double>(instance.tokens);
   return share_of(tokens, prefill_window_s);
 }
 

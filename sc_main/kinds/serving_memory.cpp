@@ -12,7 +12,7 @@ namespace railyard {
 
 using workload::inference::InstanceSpec;
 using workload::inference::Request;
-using workload::inference::RequestPart;
+using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 using workload::inference::StageMemory;
 
@@ -108,7 +108,7 @@ std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario) {
 }
 
 transformer::MemoryLoad whole_sequence_load(const ServingSpec& spec, const InstanceSpec& instance) {
-  const bool is_answer = instance.part == RequestPart::answer;
+  const bool is_answer = instance.role == InstanceRole::decode;
   transformer::MemoryLoad load;
   for (const Request& r : *spec.listed)
     load.kv_tokens = std::max<std::uint64_t>(load.kv_tokens, r.prompt_tokens + (is_answer ? r.output_tokens : 0));

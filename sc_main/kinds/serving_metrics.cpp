@@ -99,7 +99,7 @@ Value of_growth(const F& f, Value (*figure)(const LoadGrowth&)) {
 Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
   double most = 0, sum = 0, count = 0;
   for (const F::Instance& instance : f.instances) {
-    if (instance.part == workload::inference::RequestPart::answer) continue;
+    if (!takes_prompts(instance.role)) continue;
     most = std::max(most, whole(instance.*amount));
     sum += whole(instance.*amount);
     ++count;

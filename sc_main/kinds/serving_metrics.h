@@ -68,7 +68,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   };
   struct Instance {
     std::string name;
-    workload::inference::RequestPart part;
+    workload::inference::InstanceRole role;
     std::uint32_t kv_blocks = 0;  ///< including the reserved block
     std::uint64_t requests = 0;   ///< that have visited it
     Distribution ttft, tpot;      ///< of these
@@ -96,7 +96,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   const Instance* decoder() const;
   /// The instance that computes prompts only, if there is only one; else null.
   const Instance* prefiller() const;
-  bool has_handoff() const { return instances.back().part == workload::inference::RequestPart::answer; }
+  bool has_handoff() const;
   /// Mean over the ranks of all instances that compute prompts; or over those that compute only answers.
   workload::inference::RankTimes mean_times(bool of_answers) const;
   /// Of the instances that compute prompts only, while the prompt of at least one request there is not complete.

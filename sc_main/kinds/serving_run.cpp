@@ -177,8 +177,7 @@ std::vector<std::string> ServingRun::phases() const {
 }
 
 bool ServingRun::hands_over(std::size_t from, std::size_t to) const {
-  using workload::inference::RequestPart;
-  return spec().instances[from].part == RequestPart::prompt && spec().instances[to].part == RequestPart::answer;
+  return workload::inference::hands_over(spec().instances[from].role, spec().instances[to].role);
 }
 
 Value ServingRun::compute() {
@@ -190,7 +189,7 @@ Value ServingRun::compute() {
 Value ServingRun::instance_value(const InstanceSpec& instance) const {
   static constexpr const char* kRoles[] = {"colocated", "prefill", "decode"};
   return {{"name", instance.name},
-          {"role", kRoles[static_cast<std::size_t>(instance.part)]},
+          {"role", kRoles[static_cast<std::size_t>(instance.role)]},
           {"tp", instance.mapping.tp},
           {"pp", instance.mapping.pp},
           {"gpus", gpus_text(instance)},
@@ -205,7 +204,7 @@ void ServingRun::add_setup(Value& setup) const {
       continue;
     }
     Value& mapping = setup[instance.name] = {{"tp", instance.mapping.tp}, {"pp", instance.mapping.pp}};
-    if (instance.part == workload::inference::RequestPart::answer)
+    if (instance.role == workload::inference::InstanceRole::decode)
       mapping["max_batch"] = instance.whole->max_seqs;
     else
       setup["chunk_tokens"] = instance.whole->max_batched_tokens;

@@ -27,7 +27,7 @@ constexpr const char* kExposed = "exposed TP / gate / PP / host";
 void ServingRun::open_tables(const OutputDirectory& directory) {
   requests_csv_.emplace(directory.file("requests.csv"));
   service_->add_sink(*this);
-  if (is_paged() && spec().instances.back().part == workload::inference::RequestPart::answer) {
+  if (is_paged() && figures_->has_handoff()) {
     transfers_csv_.emplace(directory.file("transfers.csv"));
     transfers_csv_->print(
         "request,from,to,bytes,descriptors,begun_s,post_s,wire_s,alone_s,contention_s,landed_s,worst_port,"
@@ -52,10 +52,12 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
 }
 
 bool ServingRun::has_choice() const {
-  using workload::inference::RequestPart;
-  const auto is_answer = [](const InstanceSpec& i) { return i.part == RequestPart::answer; };
-  const auto answers = std::count_if(spec().instances.begin(), spec().instances.end(), is_answer);
-  return answers > 1 || static_cast<std::ptrdiff_t>(spec().instances.size()) - answers > 1;
+  std::size_t prompts = 0, answers = 0;
+  for (const InstanceSpec& instance : spec().instances) {
+    if (takes_prompts(instance.role)) ++prompts;
+    if (takes_answers(instance.role)) ++answers;
+  }
+  return answers > 1 || prompts > 1;
 }
 
 void ServingRun::on_routed(std::uint32_t request, workload::inference::RequestPart part,

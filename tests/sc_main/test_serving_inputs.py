@@ -82,7 +82,7 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
     ("  requests: {prompt_tokens: 500, output_tokens: 12}\n  scheduler: {max_model_len: 511}\n",
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  kv_transfer: {mode: push_per_chunk}\n",
-     "6:16: error: workload.kv_transfer: there is no decode instance; accepted with prefill and decode instances"),
+     "6:16: error: workload.kv_transfer: there is no prefill instance; accepted with prefill instances"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1000}}\n",
      "6:39: error: workload.kv_tiers.host.bytes_per_server: 1000 hold no block of KV cache of instance gpus; accepted: at least 196608"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}}\n  scheduler: {prefix_caching: false}\n",
@@ -127,8 +127,8 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
     (REQUEST + "  instances: [{name: a1}, {name: a, count: 2}]\n",
      "6:34: error: workload.instances.1.name: 'a1' is the name of another instance; accepted: a name of its own"),
     (REQUEST + "  instances: [{name: a}, {name: b, role: decode, gpus: [1]}]\n",
-     "6:14: error: workload.instances: 1 colocated, 0 prefill, 1 decode; accepted: colocated instances only, or at least one prefill and one "
-     "decode instance"),
+     "6:14: error: workload.instances: 1 colocated, 0 prefill, 1 decode; accepted: at least one decode or colocated instance beside those that "
+     "prefill, and at least one prefill instance beside those that decode"),
     (REQUEST + "  engine_reserved_bytes: 100000000000\n",
      "4:3: error: workload: a rank of stage 0 on L40S has no memory for KV cache: 57.37 GB are missing for two blocks, with 0.22 GB of "
      "weights, 0.08 GB of activations and 100.00 GB reserved in 42.93 GB; set a larger tp or pp, or a smaller max_batched_tokens"),

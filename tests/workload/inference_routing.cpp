@@ -23,7 +23,7 @@ struct Fleet {
     std::vector<Router::Member> all(instances);
     for (std::uint32_t i = 0; i < instances; ++i) {
       all[i].name = "i" + std::to_string(i);
-      all[i].part = i >= instances - answers ? RequestPart::answer : RequestPart::all;
+      all[i].role = i >= instances - answers ? InstanceRole::decode : InstanceRole::prefill;
       all[i].max_seqs = 8 << i;
       all[i].max_batched_tokens = 1024;
       all[i].blocks = 1000;

@@ -22,7 +22,7 @@ using workload::inference::NicRule;
 using workload::inference::PpSend;
 using workload::inference::Request;
 using workload::inference::RequestList;
-using workload::inference::RequestPart;
+using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 using workload::inference::WholeSequencesSpec;
 
@@ -89,7 +89,7 @@ std::uint32_t group_named(const platforms::MachineSpec& machine, const std::stri
 }
 
 /// An instance on the group of its name. @param otherwise  mapping for keys that are not written
-InstanceSpec resolve_instance(const std::string& name, RequestPart part, const MappingSection& written,
+InstanceSpec resolve_instance(const std::string& name, InstanceRole role, const MappingSection& written,
                               const Mapping* otherwise, const std::optional<std::vector<std::uint32_t>>& gpus,
                               const EngineSheet& engine, const Setting& setting) {
   const std::string placement = "workload.placement", own = placement + "." + name;
@@ -97,7 +97,7 @@ InstanceSpec resolve_instance(const std::string& name, RequestPart part, const M
   spec.name = name;
   spec.key = "workload." + name;
   spec.where = place_of(setting.source.root, spec.key);
-  spec.part = part;
+  spec.role = role;
   spec.group = group_named(setting.machine, name);
   spec.mapping =
       resolve_mapping(written, otherwise, {spec.key, name, value_at(setting.source.root, own) ? own : placement}, gpus,
@@ -124,9 +124,9 @@ ServingSpec resolve(const PrefillSection& written, const Setting& setting) {
   InstanceSpec prefill, decode;
   const EngineSheet engine =
       load_serving_engine({written.engine, "workload.engine", place_of(setting.source.root, "workload.engine")});
-  prefill = resolve_instance("prefill", RequestPart::prompt, written.prefill, nullptr, written.placement.prefill,
+  prefill = resolve_instance("prefill", InstanceRole::prefill, written.prefill, nullptr, written.placement.prefill,
                              engine, setting);
-  decode = resolve_instance("decode", RequestPart::answer, written.decode, &prefill.mapping, written.placement.decode,
+  decode = resolve_instance("decode", InstanceRole::decode, written.decode, &prefill.mapping, written.placement.decode,
                             engine, setting);
   const auto requests = std::make_shared<const std::vector<Request>>(requests_of(written, setting));
   spec.listed = requests;

@@ -22,7 +22,7 @@ using workload::GraphMode;
 using workload::inference::InstanceSpec;
 using workload::inference::KvBlocks;
 using workload::inference::QueuePolicy;
-using workload::inference::RequestPart;
+using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 
 namespace {
@@ -33,7 +33,7 @@ constexpr double kMostInstances = 4096;
 
 struct InstanceSection {
   std::string name;
-  RequestPart part = RequestPart::all;
+  InstanceRole role = InstanceRole::colocated;
   std::string group;  ///< "": the first group
   std::uint32_t count = 1;
   InstancePlacement placement = InstancePlacement::pack;
@@ -60,9 +60,9 @@ Record<InstanceSection> instance_record() {
   using Section = InstanceSection;
   Record<Section> r;
   r.add("name", &Section::name, "name of the instance in outputs").required();
-  r.choice("role", &Section::part, {"colocated", "prefill", "decode"},
+  r.choice("role", &Section::role, {"colocated", "prefill", "decode"},
            "colocated: prefill and decode in the same batches; prefill: prompts and first tokens; decode: the tokens "
-           "after them, with KV cache fetched from the instance that prefills");
+           "after them, with KV cache from the instance that prefills. A colocated instance takes such answers, too");
   r.add("group", &Section::group, "group of the machine on whose GPUs the instance runs").fallback("the first group");
   const auto member = [](auto of_mapping) { return within(&Section::mapping, of_mapping); };
   r.add("tp", member(&MappingSection::tp), "tensor-parallel ranks; must divide the attention heads")
@@ -197,7 +197,7 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   spec.name = written.name;
   spec.key = key;
   spec.where = place_of(setting.source.root, key);
-  spec.part = written.part;
+  spec.role = written.role;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];
   spec.engine = engine;
@@ -260,15 +260,17 @@ void place(const std::vector<InstanceSection>& written, std::vector<InstanceSpec
 /// Instances for all parts of requests, or some that prefill and some that decode, with names of their own.
 void check_instances(const std::vector<InstanceSpec>& instances, const platforms::MachineSpec& machine,
                      const Source& source) {
-  const auto count = [&](RequestPart part) {
-    return std::count_if(instances.begin(), instances.end(), [&](const InstanceSpec& i) { return i.part == part; });
+  const auto count = [&](InstanceRole role) {
+    return std::count_if(instances.begin(), instances.end(), [&](const InstanceSpec& i) { return i.role == role; });
   };
-  const auto all = count(RequestPart::all), prompt = count(RequestPart::prompt), answer = count(RequestPart::answer);
-  if (!(all > 0 && prompt + answer == 0) && !(all == 0 && prompt > 0 && answer > 0))
+  const auto colocated = count(InstanceRole::colocated), prefill = count(InstanceRole::prefill),
+             decode = count(InstanceRole::decode);
+  if (prefill > 0 ? colocated + decode == 0 : decode > 0)
     refuse_workload(source, "instances",
-                    std::to_string(all) + " colocated, " + std::to_string(prompt) + " prefill, " +
-                        std::to_string(answer) +
-                        " decode; accepted: colocated instances only, or at least one prefill and one decode instance");
+                    std::to_string(colocated) + " colocated, " + std::to_string(prefill) + " prefill, " +
+                        std::to_string(decode) +
+                        " decode; accepted: at least one decode or colocated instance beside those that prefill, and "
+                        "at least one prefill instance beside those that decode");
   std::set<std::string> names;
   std::vector<std::uint32_t> gpus;  // numbered over all groups
   for (const InstanceSpec& instance : instances) {
@@ -287,12 +289,12 @@ void check_instances(const std::vector<InstanceSpec>& instances, const platforms
 void check_blocks(const std::vector<InstanceSpec>& instances, const Source& source) {
   for (const InstanceSpec& from : instances)
     for (const InstanceSpec& to : instances) {
-      if (from.part != RequestPart::prompt || to.part != RequestPart::answer) continue;
+      if (!hands_over(from.role, to.role)) continue;
       if (to.scheduler.block_tokens % from.scheduler.block_tokens == 0) continue;
       refuse_workload(source, "instances",
                       "blocks of " + std::to_string(to.scheduler.block_tokens) + " tokens in " + to.name +
                           " cannot be joined from blocks of " + std::to_string(from.scheduler.block_tokens) + " in " +
-                          from.name + "; accepted: a multiple in the decode instance");
+                          from.name + "; accepted: a multiple of the prefill instance's");
     }
 }
 
@@ -357,14 +359,17 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   }
   place(instances, spec.instances, setting.machine);
   check_instances(spec.instances, setting.machine, setting.source);
-  const auto takes_prompts = [](const InstanceSpec& i) { return i.part != RequestPart::answer; };
-  const auto answers = std::stable_partition(spec.instances.begin(), spec.instances.end(), takes_prompts);
-  if (answers == spec.instances.end() && value_at(setting.source.root, "workload.kv_transfer"))
-    refuse_workload(setting.source, "kv_transfer",
-                    "there is no decode instance; accepted with prefill and decode instances");
+  std::stable_partition(spec.instances.begin(), spec.instances.end(),
+                        [](const InstanceSpec& i) { return takes_prompts(i.role); });
+  const bool hands_over = std::any_of(spec.instances.begin(), spec.instances.end(),
+                                      [](const InstanceSpec& i) { return i.role == InstanceRole::prefill; });
+  if (!hands_over && value_at(setting.source.root, "workload.kv_transfer"))
+    refuse_workload(setting.source, "kv_transfer", "there is no prefill instance; accepted with prefill instances");
   InstanceNames names;
-  for (const InstanceSpec& instance : spec.instances)
-    (takes_prompts(instance) ? names.prompts : names.answers).push_back(instance.name);
+  for (const InstanceSpec& instance : spec.instances) {
+    if (takes_prompts(instance.role)) names.prompts.push_back(instance.name);
+    if (hands_over && takes_answers(instance.role)) names.answers.push_back(instance.name);
+  }
   const std::vector<RequestItem>& list = written.written_requests.list;
   const auto names_instance = [](const RequestItem& item) { return item.instance || item.decode_instance; };
   spec.router = resolve_router({!names.answers.empty(), names.prompts.size() > 1 || names.answers.size() > 1,
@@ -383,10 +388,12 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   spec.connector =
       resolve_connector(written.kv_transfer, spec.host.name == "none" ? "none" : rules.connector, setting.source);
   check_kv_tiers(spec.kv_tiers, spec.instances, setting.source);
-  if (answers != spec.instances.end()) check_blocks(spec.instances, setting.source);
-  if (answers != spec.instances.end()) spec.first_token = rules.first_token;
-  for (auto instance = answers; instance != spec.instances.end(); ++instance)
-    instance->scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;
+  if (hands_over) {
+    check_blocks(spec.instances, setting.source);
+    spec.first_token = rules.first_token;
+    for (InstanceSpec& instance : spec.instances)
+      instance.scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;
+  }
   check_priorities(requests, spec.instances);
   for (const InstanceSpec& instance : spec.instances) {
     check_context(requests, instance, setting.served.context_tokens);

@@ -15,6 +15,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
     : id_(id),
       spec_(spec),
       suffix_(setting.is_one_of_role ? fmt::format("_Inst[{}]", spec.name) : ""),
+      brings_first_token_(setting.brings_first_token),
       kv_follows_promise_(setting.kv_follows_promise),
       sees_kv_at_step_(setting.sees_kv_at_step),
       executor_(executor),
@@ -27,8 +28,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
   grid_.connect_stages();
   KvOffloadClient& offloads = *this;
   if (host.blocks > 0) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
-  if (part() != RequestPart::answer || setting.brings_first_token)
-    ttft_.emplace(grid_.pp(), part() == RequestPart::answer);
+  if (role() != InstanceRole::decode || setting.keeps_prompts || setting.brings_first_token) ttft_.emplace(grid_.pp());
 }
 
 EngineSpec Instance::engine_spec(const Setting& setting) const {
@@ -38,7 +38,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
   engine.graphs = setting.graphs;
   engine.suffix = suffix_;
-  engine.sends_kv = part() == RequestPart::prompt && setting.kv_follows_promise;
+  engine.sends_kv = role() == InstanceRole::prefill && setting.kv_follows_promise;
   if (is_paged()) {
     engine.hop.tensors = spec_.rules.passes_residual ? 2 : 1;
     engine.hop.by_kernels = true;
@@ -48,7 +48,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   engine.needs_begin = spec_.whole->is_eager;
   engine.needs_tokens = !spec_.whole->is_eager;
   engine.in_turn = spec_.whole->prompts_in_turn;
-  if (part() == RequestPart::answer) {
+  if (role() == InstanceRole::decode) {
     engine.names = PassNames::decode;
     engine.token_ids = TokenIds::to_next_batch;
   } else {
@@ -69,7 +69,7 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   }
   const WholeSequencesSpec& s = *spec_.whole;
   const std::uint32_t tokens = std::min(s.max_batched_tokens, s.longest_pass);
-  if (part() == RequestPart::answer) {
+  if (role() == InstanceRole::decode) {
     grid_.load(setting.memory_limit_ratio, tokens, s.max_seqs, 1);
   } else {
     grid_.load(setting.memory_limit_ratio, tokens, 1, tokens);
@@ -77,10 +77,10 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   return std::make_unique<WholeSequences>(s, grid_.kv().blocks(), grid_.kv());
 }
 
-void Instance::add(std::uint32_t request, const Request& what, RequestContent content) {
-  const bool has_prompt = part() != RequestPart::answer;
-  scheduler_->add(request, what, std::move(content), part());
-  if (ttft_ && (has_prompt || !kv_follows_promise_)) ttft_->queued(request, now());
+void Instance::add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part) {
+  const bool has_prompt = part != RequestPart::answer;
+  scheduler_->add(request, what, std::move(content), part);
+  if (ttft_ && (has_prompt || (brings_first_token_ && !kv_follows_promise_))) ttft_->queued(request, part, now());
   if (is_paged()) {
     if (has_prompt) client_.on_promised(*this, {request, 0});
     engine_.added(request);
@@ -90,13 +90,14 @@ void Instance::add(std::uint32_t request, const Request& what, RequestContent co
 }
 
 void Instance::promised(const Reservation& reservation) {
-  if (part() == RequestPart::answer && ttft_ && !kv_follows_promise_) ttft_->fetches(reservation.request, true, now());
+  const bool has_prompt = !is_paged() && role() != InstanceRole::decode;
+  if (ttft_ && !kv_follows_promise_) ttft_->posts(reservation.request, now());
   client_.on_promised(*this, reservation);
-  if (part() != RequestPart::answer) engine_.added(reservation.request);
+  if (has_prompt) engine_.added(reservation.request);
 }
 
 void Instance::awaits_kv(std::uint32_t request) {
-  if (ttft_) ttft_->fetches(request, false, now());
+  if (ttft_ && brings_first_token_) ttft_->awaits(request, now());
 }
 
 void Instance::kv_posted(std::uint32_t request) {
@@ -153,7 +154,7 @@ void Instance::on_asked(const ScheduledBatch& batch) {
       promised(reservation);
       continue;
     }
-    if (ttft_) ttft_->fetches(reservation.request, false, now());
+    if (ttft_) ttft_->loads(reservation.request, now());
     offload_->load(reservation.request, (reservation.until - reservation.from) / spec_.scheduler.block_tokens);
   }
   report();

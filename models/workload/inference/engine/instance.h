@@ -62,6 +62,7 @@ class Instance : private EngineClient, private KvOffloadClient {
     bool is_one_of_role = false;     ///< names of jobs contain the instance
     bool shares_group = false;       ///< names of links contain it
     bool brings_first_token = true;  ///< of the part `answer`: if not, no part of the TTFT is here
+    bool keeps_prompts = false;      ///< of the role `decode`: requests come for all parts, too
     bool kv_follows_promise =
         false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here; of the
                 ///< part `prompt`: it is sent while it is computed
@@ -78,7 +79,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   std::uint32_t id() const { return id_; }
   const std::string& name() const { return spec_.name; }
   const InstanceSpec& spec() const { return spec_; }
-  RequestPart part() const { return spec_.part; }
+  InstanceRole role() const { return spec_.role; }
   /// "_Inst[a]" in names of jobs if there are several instances of its role; else "".
   const std::string& suffix() const { return suffix_; }
   Grid& grid() { return grid_; }
@@ -92,7 +93,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   void follow_blocks(BlockPool::Listener& listener) { scheduler_->follow_blocks(listener); }
 
   /// A request enters the queue.
-  void add(std::uint32_t request, const Request& what, RequestContent content);
+  void add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part);
   /// Of the part `answer`: all reads of its KV are posted.
   void kv_posted(std::uint32_t request);
   /// Of the part `answer`: the prompt is complete, and its KV is on its way.
@@ -134,7 +135,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   std::uint32_t id_;
   InstanceSpec spec_;
   std::string suffix_;
-  bool kv_follows_promise_, sees_kv_at_step_;
+  bool brings_first_token_, kv_follows_promise_, sees_kv_at_step_;
   Executor& executor_;
   InstanceClient& client_;
   Grid grid_;

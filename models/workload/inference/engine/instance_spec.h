@@ -33,7 +33,7 @@ struct InstanceSpec {
   std::string name;
   std::string key;  ///< of its mapping in the scenario, and its place, for errors
   Origin where;
-  RequestPart part = RequestPart::all;
+  InstanceRole role = InstanceRole::colocated;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds

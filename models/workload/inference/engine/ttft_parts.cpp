@@ -5,7 +5,6 @@
 namespace railyard::workload::inference {
 
 TtftPart TtftClock::queue_part(Refusal refusal) const {
-  if (decodes_) return TtftPart::decode_queue;
   switch (refusal) {
     case Refusal::slots: return TtftPart::queue_slots;
     case Refusal::budget: return TtftPart::queue_budget;
@@ -15,7 +14,7 @@ TtftPart TtftClock::queue_part(Refusal refusal) const {
 
 TtftPart TtftClock::part_of(PassActivity activity) const {
   switch (activity) {
-    case PassActivity::kernels: return decodes_ ? TtftPart::decode_kernels : TtftPart::prefill_kernels;
+    case PassActivity::kernels: return TtftPart::prefill_kernels;
     case PassActivity::collective: return TtftPart::tp;
     // With one stage, the pass waits for the stage's slowest rank.
     case PassActivity::left_stage: return stages_ > 1 ? TtftPart::pp : TtftPart::tp;
@@ -39,6 +38,12 @@ TtftTimes TtftClock::Clock::at(Time now) const {
 TtftClock::Request* TtftClock::find(std::uint32_t number) {
   const auto found = requests_.find(number);
   return found == requests_.end() ? nullptr : &found->second;
+}
+
+TtftClock::Request* TtftClock::find(const ScheduledBatch::Item& item) {
+  if (item.is_decode && answers_ == 0) return nullptr;
+  Request* const request = find(item.request);
+  return request != nullptr && (!item.is_decode || request->is_answer) ? request : nullptr;
 }
 
 TtftClock::Pass& TtftClock::pass(std::uint32_t number, Time now) {
@@ -85,25 +90,26 @@ void TtftClock::wait(Request& request, TtftPart part, Time now) {
   request.part = part;
 }
 
-void TtftClock::queued(std::uint32_t number, Time now) {
+void TtftClock::queued(std::uint32_t number, RequestPart part, Time now) {
   Request& request = requests_[number];
+  request.is_answer = part == RequestPart::answer;
+  if (request.is_answer) ++answers_;
   request.part = TtftPart::step_alignment;
   request.since = now;
   new_.push_back(number);
 }
 
-void TtftClock::fetches(std::uint32_t number, bool posts, Time now) {
-  const auto [found, is_new] = requests_.try_emplace(number);
-  if (is_new) found->second.since = now;
-  wait(found->second, posts ? TtftPart::kv_post : TtftPart::kv, now);
+void TtftClock::awaits(std::uint32_t number, Time now) {
+  Request& request = requests_[number];
+  request.is_answer = true;
+  ++answers_;
+  request.part = TtftPart::kv;
+  request.since = now;
 }
 
-void TtftClock::posted(std::uint32_t number, Time now) { wait(requests_.at(number), TtftPart::kv, now); }
-
-void TtftClock::aligns(std::uint32_t number, Time now) { wait(requests_.at(number), TtftPart::step_alignment, now); }
-
 void TtftClock::fetched(std::uint32_t number, Time now) {
-  wait(requests_.at(number), TtftPart::step_alignment, now);
+  if (find(number) == nullptr) return;
+  wait(number, TtftPart::step_alignment, now);
   new_.push_back(number);
 }
 
@@ -123,8 +129,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     passes_.back().part = is_stage_busy ? TtftPart::queue_pipeline : TtftPart::host;
     passes_.back().since = now;
     for (const ScheduledBatch::Item& item : batch.items) {
-      if (item.is_decode && !decodes_) continue;
-      Request* const request = find(item.request);
+      Request* const request = find(item);
       if (request == nullptr) continue;
       if (request->pass) {
         request->next.push_back(number);
@@ -135,8 +140,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
   }
   if (scheduler.waiting() == 0) return;
   const Scheduler::Left left = scheduler.left();
-  const TtftPart behind = decodes_ ? TtftPart::decode_queue : TtftPart::queue_behind;
-  queue_.turn(left.refuses_all ? queue_part(left.refusal) : behind, now);
+  queue_.turn(left.refuses_all ? queue_part(left.refusal) : TtftPart::queue_behind, now);
   if (left.refuses_all) return;
   head_ = left.first;
   if (Request* const head = find(*head_)) wait(*head, queue_part(left.refusal), now);
@@ -144,8 +148,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
 
 void TtftClock::begun(std::uint32_t number, const ScheduledBatch& batch, Time now) {
   for (const ScheduledBatch::Item& item : batch.items) {
-    if (item.is_decode && !decodes_) continue;
-    Request* const request = find(item.request);
+    Request* const request = find(item);
     if (request == nullptr || request->next.empty() || request->next.front() != number) continue;
     request->next.erase(request->next.begin());
     join(*request, number, now);
@@ -167,15 +170,21 @@ void TtftClock::acts(std::uint32_t number, std::uint32_t stage, PassActivity act
 TtftTimes TtftClock::first_token(std::uint32_t number, Time now) {
   Request& request = requests_.at(number);
   settle(request, now);
-  const TtftTimes times = request.times;
+  TtftTimes times = request.times;
+  if (request.is_answer) {
+    times.move(TtftPart::prefill_kernels, TtftPart::decode_kernels);
+    for (const TtftPart part :
+         {TtftPart::queue_slots, TtftPart::queue_budget, TtftPart::queue_blocks, TtftPart::queue_behind})
+      times.move(part, TtftPart::decode_queue);
+    --answers_;
+  }
   requests_.erase(number);
   return times;
 }
 
 void TtftClock::completed(const ScheduledBatch& batch, Time now) {
   for (const ScheduledBatch::Item& item : batch.items) {
-    if (item.is_decode && !decodes_) continue;
-    Request* const request = find(item.request);
+    Request* const request = find(item);
     if (request == nullptr || request->pass != first_) continue;
     if (request->next.empty()) {
       wait(*request, TtftPart::step_alignment, now);

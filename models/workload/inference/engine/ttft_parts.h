@@ -86,6 +86,8 @@ class TtftTimes {
   void add(const TtftTimes& now, const TtftTimes& before) {
     for (std::size_t i = 0; i < kTtftParts; ++i) times_[i] += now.times_[i] - before.times_[i];
   }
+  /// What counted for one part counts for another one.
+  void move(TtftPart from, TtftPart to) { (*this)[to] += std::exchange((*this)[from], Time()); }
 
  private:
   std::array<Time, kTtftParts> times_;
@@ -94,16 +96,19 @@ class TtftTimes {
 /// Follows the requests of an engine from its queue to their first token. Events come in the order of their time.
 class TtftClock {
  public:
-  /// @param decodes  of the instance that decodes, of two
-  TtftClock(std::uint32_t stages, bool decodes) : stages_(stages), decodes_(decodes) {}
+  explicit TtftClock(std::uint32_t stages) : stages_(stages) {}
 
-  void queued(std::uint32_t request, Time now);
-  /// A request that this clock follows or not yet waits for its KV, outside of the queue; then it is in the queue again. If somebody
-  /// posts its reads, posted() follows.
-  void fetches(std::uint32_t request, bool posts, Time now);
-  void posted(std::uint32_t request, Time now);
+  void queued(std::uint32_t request, RequestPart part, Time now);
+  /// An answer, which was not in the queue, waits for its KV.
+  void awaits(std::uint32_t request, Time now);
+  // A request waits for its KV outside of the queue. They do nothing for one that this clock does not follow.
+  /// Somebody posts its reads; posted() follows.
+  void posts(std::uint32_t request, Time now) { wait(request, TtftPart::kv_post, now); }
+  void posted(std::uint32_t request, Time now) { wait(request, TtftPart::kv, now); }
+  void loads(std::uint32_t request, Time now) { wait(request, TtftPart::kv, now); }
   /// Its KV has arrived, and the engine does not know.
-  void aligns(std::uint32_t request, Time now);
+  void aligns(std::uint32_t request, Time now) { wait(request, TtftPart::step_alignment, now); }
+  /// It is in the queue again.
   void fetched(std::uint32_t request, Time now);
   /// The scheduler has composed a batch, which becomes the next pass unless it is empty. Passes are numbered from 0.
   void composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now);
@@ -129,6 +134,7 @@ class TtftClock {
     std::deque<std::pair<Time, TtftPart>> ahead;  ///< turns to come
   };
   struct Request : Clock {
+    bool is_answer = false;             ///< its prompt was computed elsewhere: what it waits for here, a decode waits for
     std::optional<std::uint32_t> pass;  ///< whose parts count instead of its own
     bool in_queue = false;              ///< the parts of the queue count
     TtftTimes before;                   ///< times of the pass or the queue when it began to count
@@ -140,18 +146,23 @@ class TtftClock {
   /// After its turns until now.
   Pass& pass(std::uint32_t number, Time now);
   Request* find(std::uint32_t number);
+  /// The request of an item whose time counts; null: it has its first token.
+  Request* find(const ScheduledBatch::Item& item);
   /// The clock whose parts count for a request; null: its own.
   const Clock* shared(const Request& request, Time now);
   void join(Request& request, std::uint32_t pass, Time now);
   void enter_queue(Request& request, Time now);
   /// The request waits outside of batches.
   void wait(Request& request, TtftPart part, Time now);
+  void wait(std::uint32_t number, TtftPart part, Time now) {
+    if (Request* const request = find(number)) wait(*request, part, now);
+  }
   /// Adds the times until now.
   void settle(Request& request, Time now);
 
   std::uint32_t stages_;
-  bool decodes_;
   std::unordered_map<std::uint32_t, Request> requests_;
+  std::uint32_t answers_ = 0;          ///< of these
   std::vector<std::uint32_t> new_;     ///< queued since the last composition
   std::optional<std::uint32_t> head_;  ///< of the queue, if it alone was refused in the last composition
   Clock queue_;                        ///< of all requests in the queue but this one

@@ -28,6 +28,15 @@ struct Request {
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.
 enum class RequestPart : std::uint8_t { all, prompt, answer };
 
+/// What an instance is for. colocated: all parts of requests, and answers to prompts of other instances; prefill: prompts; decode:
+/// answers, and all parts of a request whose prompt the router leaves there.
+enum class InstanceRole : std::uint8_t { colocated, prefill, decode };
+/// Whether requests enter the service at such an instance.
+constexpr bool takes_prompts(InstanceRole role) { return role != InstanceRole::decode; }
+/// Whether KV of another instance's prompts comes to such an instance.
+constexpr bool takes_answers(InstanceRole role) { return role != InstanceRole::prefill; }
+constexpr bool hands_over(InstanceRole from, InstanceRole to) { return !takes_answers(from) && takes_answers(to); }
+
 /// Identifies the tokens of a request for prefix caching. An id stands for the same tokens in all requests. So two requests whose
 /// first n ids are equal have the same first tokens.
 struct RequestContent {

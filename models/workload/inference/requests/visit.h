@@ -10,7 +10,8 @@ namespace railyard::workload::inference {
 
 /// Instants from the start of the run.
 struct Visit {
-  std::uint32_t instance = 0;  ///< its id
+  static constexpr std::uint32_t kNowhere = ~0u;
+  std::uint32_t instance = kNowhere;  ///< its id; kNowhere: not chosen
   RequestPart part = RequestPart::all;
   Time arrival;                     ///< in the instance's queue
   Time kv_promised;                 ///< it has memory for KV, or waits for batches that take it block by block

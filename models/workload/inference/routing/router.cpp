@@ -50,7 +50,8 @@ Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::
   std::vector<std::string> names;
   for (std::uint32_t id = 0; id < members.size(); ++id) {
     names.push_back(members[id].name);
-    (members[id].part == RequestPart::answer ? takes_answers_ : takes_prompts_).push_back(id);
+    if (takes_prompts(members[id].role)) takes_prompts_.push_back(id);
+    if (takes_answers(members[id].role)) takes_answers_.push_back(id);
   }
   prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPromptChoices));
   answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, Random(seed, kAnswers));

@@ -15,7 +15,7 @@ class Router {
  public:
   struct Member : RouterView::Member {
     std::string name;
-    RequestPart part = RequestPart::all;
+    InstanceRole role = InstanceRole::colocated;
   };
   /// @param members  the instances, by id
   Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed);

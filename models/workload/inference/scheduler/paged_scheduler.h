@@ -36,9 +36,6 @@ class PagedScheduler : public Scheduler {
  public:
   /// Without chunks, a batch must hold all that a request computes at once, too.
   bool can_hold(const Request& request, RequestPart part = RequestPart::all) const override;
-  bool computes_answer(const Request& request) const override {
-    return spec_.computes_first_token || request.output_tokens > 1;
-  }
   void add(std::uint32_t number, const Request& request, RequestContent content = {},
            RequestPart part = RequestPart::all) override;
   void arrived(std::uint32_t number) override;

@@ -28,8 +28,6 @@ class Scheduler {
 
   /// Whether this instance can ever compute this part of the request.
   virtual bool can_hold(const Request& request, RequestPart part) const = 0;
-  /// Whether the part `answer` of a request needs this instance.
-  virtual bool computes_answer(const Request& request) const = 0;
 
   /// A request enters the queue. @pre can_hold()
   virtual void add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) = 0;

@@ -25,8 +25,6 @@ class WholeSequences : public Scheduler {
 
   /// That each request fits has been checked before the run.
   bool can_hold(const Request&, RequestPart) const override { return true; }
-  /// Nobody can tell before the first token whether that token ends the answer.
-  bool computes_answer(const Request&) const override { return true; }
   void add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) override;
   std::vector<Reservation> reserve() override;
   void arrived(std::uint32_t number) override;

@@ -3,8 +3,9 @@
 // and a KvExchange moves KV from the instance with the prompt to the one with the answer. ServingSpec says what runs. Kinds of
 // workloads own a service and listen to it (ServiceSink).
 //
-// Instances are numbered, those that take prompts first. A request visits one instance, or one that computes the prompt and keeps
-// the KV until it has been read, and another for the answer. There are two orders:
+// Instances are numbered, those of the role `decode` last. A request visits one instance for all its parts, or one that computes the
+// prompt and keeps the KV until it has been read, and another for the answer. What an instance computes of a request is a property
+// of the visit; an instance's role says for which visits the router chooses it. There are two orders:
 //
 //   fetched   the request then waits for its turn in the second instance, takes memory there, fetches the KV and is
 //             decoded, as with vLLM's NixlConnector
@@ -97,18 +98,24 @@ class Service : private ApiServerClient,
   std::vector<Router::Member> router_members(const std::vector<Placed>& placed) const;
   std::vector<std::unique_ptr<Instance>> make_instances(const transformer::ModelShape& model,
                                                         const std::vector<Placed>& placed);
-  /// The number of instances that compute this part.
-  std::size_t count_of(RequestPart part) const;
+  std::size_t count_of(InstanceRole role) const;
   Time now() const { return fabric_.now(); }
   Instance& at(const Visit& visit) { return *instances_[visit.instance]; }
   /// The visit of a request to one of its instances.
   static Visit& visit_of(Served& served, const Instance& instance) {
-    return instance.part() == RequestPart::answer ? served.visits.back() : served.visits.front();
+    return served.visits.back().instance == instance.id() ? served.visits.back() : served.visits.front();
+  }
+  RequestPart part_of(std::uint32_t request, const Instance& instance) {
+    return visit_of(api_server_.on_way(request), instance).part;
+  }
+  /// The part of a request that an instance computes which the router has chosen for its prompt.
+  static RequestPart entry_part(const Instance& instance) {
+    return instance.role() == InstanceRole::prefill ? RequestPart::prompt : RequestPart::all;
   }
   static bool is_handed_over(const Served& served) { return served.visits.size() > 1; }
-  /// Tokens of all requests that an instance of this part computes, for the estimate of traffic.
-  double expected_tokens(RequestPart part) const;
-  /// What a rank of an instance for prompts (the third argument) sends to one for answers.
+  /// Tokens of all requests that an instance of this role computes, for the estimate of traffic.
+  double expected_tokens(InstanceRole role) const;
+  /// What a rank of an instance (the third argument) sends to one to which it hands over prompts.
   void for_each_share(
       const std::function<void(const Instance&, const Instance&, std::uint32_t, const HandoffPlan::Share&)>& what);
   /// Bytes of the handoff between two ranks, over all requests.

@@ -1,0 +1,72 @@
+// Which instances compute a request: the router chooses among those that can hold it.
+#include <algorithm>
+#include <utility>
+
+#include "workload/inference/service/service.h"
+
+namespace railyard::workload::inference {
+
+Candidates Service::candidates(const Request& request, RequestPart part) const {
+  Candidates all = router_.candidates(request, part);
+  const bool has_answerers = part == RequestPart::answer || count_of(InstanceRole::prefill) == 0 ||
+                             !candidates(request, RequestPart::answer).empty();
+  const auto cannot_take = [&](std::uint32_t id) {
+    const RequestPart here = part == RequestPart::answer ? part : entry_part(*instances_[id]);
+    return !instances_[id]->scheduler().can_hold(request, here) || (here == RequestPart::prompt && !has_answerers);
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), cannot_take), all.end());
+  return all;
+}
+
+bool Service::accepts(const Request& request) const { return !candidates(request, RequestPart::prompt).empty(); }
+
+std::uint32_t Service::choose(std::uint32_t request, const RequestContent& content, RequestPart part) {
+  const Request& what = api_server_.on_way(request).request;
+  Asked asked(request, what, content, part);
+  const Candidates all = candidates(what, part);
+  const Router::Choice choice = router_.choose(asked, all, now());
+  for (ServiceSink* sink : sinks_) sink->on_routed(request, part, all, choice, now());
+  return choice.instance;
+}
+
+void Service::on_at_router(std::uint32_t request) {
+  held_.push_back(request);
+  route_held();
+}
+
+void Service::route_held() {
+  const bool is_fcfs = spec_.router.queue_order == RouterQueueOrder::fcfs;
+  while (!held_.empty()) {
+    const std::uint32_t next = is_fcfs ? held_.front() : held_.back();
+    if (router_.is_full(candidates(api_server_.on_way(next).request, RequestPart::prompt))) return;
+    is_fcfs ? held_.pop_front() : held_.pop_back();
+    route(next);
+  }
+}
+
+void Service::route_held_soon() {
+  if (!held_.empty()) fabric_.calendar().at(now(), *this, 0, 0);
+}
+
+void Service::on_event(std::uint32_t, std::uint64_t) { route_held(); }
+
+void Service::route(std::uint32_t request) {
+  const Served& served = api_server_.on_way(request);
+  const RequestContent& content = api_server_.content(request);
+  std::vector<Visit> visits(1);
+  visits[0].instance = choose(request, content, RequestPart::prompt);
+  visits[0].part = entry_part(at(visits[0]));
+  if (visits[0].part == RequestPart::prompt && needs_answer(served.request)) {
+    visits.emplace_back();
+    visits[1].part = RequestPart::answer;
+    if (exchange_.pushes()) visits[1].instance = choose(request, content, RequestPart::answer);
+  }
+  api_server_.routed(request, std::move(visits));
+}
+
+void Service::ended(std::uint32_t request, std::uint32_t instance) {
+  router_.view().on_ended(request, instance);
+  route_held_soon();
+}
+
+}  // namespace railyard::workload::inference
