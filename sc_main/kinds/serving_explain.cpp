@@ -9,8 +9,8 @@
 namespace railyard {
 
 using workload::inference::Grid;
-using workload::inference::Request;
 using workload::inference::InstanceRole;
+using workload::inference::Request;
 using workload::inference::StageMemory;
 
 namespace {

@@ -6,9 +6,9 @@
 
 namespace railyard {
 
+using workload::inference::InstanceRole;
 using workload::inference::Iteration;
 using workload::inference::RankTimes;
-using workload::inference::InstanceRole;
 using workload::inference::RequestPart;
 using workload::inference::Served;
 using workload::inference::StageTimes;
@@ -33,6 +33,8 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
   const double first = (t.first_token - arrival).seconds();
   const double per_token = output > 1 ? (t.last_token - t.first_token).seconds() / (output - 1.0) : 0;
   ++requests;
+  if (is_decider_asked && served.visits.size() == 1 && !takes_prompts(instances[served.visits[0].instance].role))
+    ++kept_prompts;
   for (const workload::inference::Visit& visit : served.visits) {
     Instance& instance = instances[visit.instance];
     ++instance.requests;
@@ -86,6 +88,7 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
     : slo(spec.slo),
       is_paged(!spec.instances.front().whole),
       has_sessions(spec.has_sessions),
+      is_decider_asked(spec.router.keeps_prompt.rule != workload::inference::PromptRule::none),
       instances(kv_blocks.size()) {
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;

@@ -10,9 +10,9 @@
 
 namespace railyard {
 
+using workload::inference::InstanceRole;
 using workload::inference::InstanceSpec;
 using workload::inference::Request;
-using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 using workload::inference::StageMemory;
 

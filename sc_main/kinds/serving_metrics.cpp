@@ -263,6 +263,11 @@ const Metrics<ServingFigures>& serving_metrics() {
        "two instances: from the end of the prompt to the arrival of the KV, mean of requests: the part of the handoff "
        "that is not hidden",
        [](const F& f) { return of_handoff(f, share_of(f.kv_wait_sum_s, whole(f.requests))); }},
+      {"kept_prompts_ratio", "ratio",
+       "conditional disaggregation: share of the requests whose prompt was left to the decode instance",
+       [](const F& f) {
+         return f.is_decider_asked ? Value(share_of(whole(f.kept_prompts), whole(f.requests))) : Value();
+       }},
       {"kv_transfer.bytes", "B", "two instances: KV that a request moves, over all ranks, mean of transfers",
        [](const F& f) { return of_transfers(f, f.kv_bytes); }},
       {"kv_transfer.descriptors", "", "pieces of memory that are posted for it",

@@ -52,9 +52,11 @@ class ServingFigures : public workload::inference::ServiceSink {
   std::vector<Stay> stays;
   bool is_done = false;  ///< all requests are
   const bool has_sessions;
+  const bool is_decider_asked;             ///< conditional disaggregation
   std::map<std::uint64_t, Stay> sessions;  ///< first arrival, last token
   Distribution session_times() const;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
+  std::uint64_t kept_prompts = 0;  ///< requests whose prompt a decode instance has computed
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   std::uint64_t loaded_tokens = 0;  ///< found in host memory
   std::uint64_t host_blocks = 0;    ///< of KV in host memory, of all instances; 0: none

@@ -64,11 +64,11 @@ void ServingRun::on_routed(std::uint32_t request, workload::inference::RequestPa
                            const workload::inference::Candidates& candidates,
                            const workload::inference::Router::Choice& choice, Time now) {
   if (!routing_csv_) return;
+  static constexpr const char* kParts[] = {"both", "prefill", "decode"};
   std::string scores;
   for (std::size_t i = 0; i < choice.scores.size(); ++i)
     scores += fmt::format("{}{}={:.9g}", i > 0 ? " " : "", spec().instances[candidates[i]].name, choice.scores[i]);
-  routing_csv_->print("{},{},{},{},{},{}\n", exact_seconds(now), request,
-                      part == workload::inference::RequestPart::answer ? "decode" : "prefill",
+  routing_csv_->print("{},{},{},{},{},{}\n", exact_seconds(now), request, kParts[static_cast<std::size_t>(part)],
                       spec().instances[choice.instance].name, exact_seconds(choice.out_of_date), scores);
 }
 
@@ -176,6 +176,10 @@ std::string ServingRun::table() const {
     return duration_text(f.requests > 0 ? sum / static_cast<double>(f.requests) : 0);
   };
   if (!is_paged()) line("queueing", mean(f.queue_sum_s));
+  if (f.is_decider_asked)
+    line("prompts left to decode",
+         fmt::format("{}, {}", f.kept_prompts,
+                     percent(share_of(static_cast<double>(f.kept_prompts), static_cast<double>(f.requests)))));
   if (f.has_handoff()) line("exposed KV handoff", mean(f.kv_wait_sum_s));
   text += "\n  achieved, from the first arrival to the last token\n";
   const auto rate = [&](std::uint64_t count) { return f.rate(static_cast<double>(count)); };

@@ -26,6 +26,7 @@ def refusal(tmp_path, text):
 
 
 TWO = "  instances: [{name: east}, {name: west, gpus: [1]}]\n"
+PAIR = "  instances: [{name: east, role: prefill}, {name: west, role: decode, gpus: [1]}]\n"
 POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, prefix_trie"
 WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
 POOL = "accepted: up to 32, all that a request can have"
@@ -110,6 +111,18 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
      "7:41: error: workload.router.balance_abs: does not apply to policy: random; accepted with policy: cache_aware"),
     (REQUEST + TWO + "  router: {policy: random, decode: random}\n",
      "7:36: error: workload.router.decode: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + TWO + "  router: {policy: random, decider: uncached_tokens}\n",
+     "7:37: error: workload.router.decider: there is no prefill instance; accepted with prefill instances"),
+    (REQUEST + PAIR + "  router: {policy: random, decider: isl_bounding}\n",
+     "7:37: error: workload.router.decider: isl_bounding compares prompts, and the requests do not say what is in them; accepted: "
+     "uncached_tokens, generated requests with `prefix`, or a trace with hash_ids or input_tok_ids"),
+    (REQUEST + PAIR + "  router: {policy: random, decider: prefill_load}\n",
+     "7:37: error: workload.router.decider: nothing says when an instance is busy; accepted with queue_threshold"),
+    (REQUEST + PAIR + "  router: {policy: random, decider: uncached_tokens, decider_ratio: 0.5}\n",
+     "7:69: error: workload.router.decider_ratio: does not apply to decider: uncached_tokens; accepted with decider: isl_bounding, isl_or_load"),
+    (REQUEST + PAIR + "  router: {policy: random, decider: uncahced_tokens}\n",
+     "7:37: error: workload.router.decider: unknown value 'uncahced_tokens'; accepted: none, isl_bounding, prefill_load, isl_or_load, "
+     "uncached_tokens (did you mean 'uncached_tokens'?)"),
     (REQUEST + TWO + "  router: {policy: random, queue_threshold: 0}\n",
      "7:45: error: workload.router.queue_threshold: '0' is out of range; accepted: 1e-06 to 1000000"),
     (REQUEST + TWO + "  router: {policy: random, queue_order: lcfs}\n",

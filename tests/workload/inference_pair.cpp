@@ -296,3 +296,49 @@ BOOST_AUTO_TEST_CASE(an_engine_in_a_step_sees_kv_at_its_end) {
   }
   BOOST_TEST(alignment[0] <= alignment[1]);
 }
+
+// Two prompts of a user share 512 of 1000 tokens, and of the second one's 488 new tokens all are computed by the decode side. By the
+// limit of 489 tokens it stays there, and by 488 it goes the long way.
+BOOST_AUTO_TEST_CASE(a_decode_instance_computes_the_prompts_that_are_left_to_it) {
+  for (const bool stays : {true, false}) {
+    ServingBench run(tiny_serving(
+        {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
+         "shared_tokens: 512}}",
+         kPair,
+         std::string("workload.router={policy: round_robin, decider: uncached_tokens, decider_tokens: ") +
+             (stays ? "489}" : "488}")}));
+    run_pair(run);
+    const Bytes of_token = run.service().instance(1).grid().kv().bytes_per_token(0);
+    BOOST_TEST(kv_sent(run) == (stays ? 1000 : 1000 + 488) * of_token);
+    Served& second = run.served[1];
+    BOOST_TEST(second.visits.size() == (stays ? 1u : 2u));
+    BOOST_TEST(second.counts.cached_tokens == 512u);
+    BOOST_TEST((second.ttft[TtftPart::decode_kernels] == Time()) == stays);
+    Time sum;
+    for (const Time part : second.ttft.all()) sum += part;
+    BOOST_TEST((sum == second.times.first_token - second.request.arrival));
+    if (!stays) continue;
+    // As a colocated instance that has the same blocks.
+    ServingBench alone(tiny_serving(
+        {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
+         "shared_tokens: 512}}"}));
+    alone.run();
+    BOOST_TEST((second.times.last_token - second.request.arrival ==
+                alone.served[1].times.last_token - alone.served[1].request.arrival));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(colocated_instances_take_requests_and_answers_beside_those_that_prefill) {
+  ServingBench run(tiny_serving(
+      {"workload.requests={count: 12, arrivals: poisson, rate_per_s: 800, prompt_tokens: 700, output_tokens: 9}",
+       "workload.instances=[{name: c, gpus: [4]}, {name: p, role: prefill}]", "workload.router=round_robin"}));
+  run_pair(run);
+  std::uint32_t whole = 0, handed_over = 0;
+  for (Served& served : run.served) {
+    ++(served.visits.size() == 1 ? whole : handed_over);
+    BOOST_TEST(served.instance() == 0u);
+    BOOST_TEST((served.ttft[TtftPart::decode_kernels] > Time()) == (served.visits.size() == 2));
+  }
+  BOOST_TEST(whole == 6u);
+  BOOST_TEST(handed_over == 6u);
+}

@@ -2,6 +2,9 @@
 #define BOOST_TEST_MODULE inference_routing
 #include "workload/inference/routing/router.h"
 
+#include "workload/inference/routing/prefill_load_decider.h"
+#include "workload/inference/routing/uncached_tokens_decider.h"
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -40,7 +43,9 @@ struct Fleet {
     RequestContent content;
     if (shared > 0) content = {shared, {group}, {}};
     Asked asked(number, request, content, part);
-    return router.choose(asked, router.candidates(request, part), now);
+    const Router::Choice choice = router.choose(asked, router.candidates(request, part), now);
+    router.send(asked, choice.instance, now);
+    return choice;
   }
 
   Router router;
@@ -254,4 +259,49 @@ BOOST_AUTO_TEST_CASE(a_router_is_full_when_all_candidates_are) {
   BOOST_TEST(fleet.router.is_full({0, 1}));
   fleet.router.view().on_first_token(1, 1);
   BOOST_TEST(!fleet.router.is_full({0, 1}));
+}
+
+// The cases of ai-dynamo/dynamo's own tests of conditional_disagg.rs, and the limit of llm-d's prefix-based-pd-decider.
+BOOST_AUTO_TEST_CASE(prompts_stay_by_the_rules_of_dynamo_and_llm_d) {
+  const IslBoundingDecider isl(2048, 0.7), any_share(2048, 1.1);
+  BOOST_TEST(isl.keeps({1000, 14 * 64, false}));
+  BOOST_TEST(isl.keeps({500, 10 * 64, false}));  // more is cached than the prompt has
+  BOOST_TEST(isl.keeps({0, 0, false}));
+  BOOST_TEST(!isl.keeps({200, 0, false}));  // few tokens, but all of the prompt
+  BOOST_TEST(!isl.keeps({1000, 300, false}));
+  BOOST_TEST(isl.keeps({1000, 301, false}));
+  BOOST_TEST(!any_share.keeps({100'000, 1000 * 64, false}));
+  BOOST_TEST(!any_share.keeps({2048, 0, false}));
+  BOOST_TEST(any_share.keeps({2047, 0, false}));
+  const PrefillLoadDecider load, either(isl);
+  BOOST_TEST(load.keeps({100'000, 0, true}));
+  BOOST_TEST(!load.keeps({1000, 14 * 64, false}));
+  BOOST_TEST(either.keeps({1000, 14 * 64, false}));
+  BOOST_TEST(either.keeps({100'000, 0, true}));
+  BOOST_TEST(!either.keeps({100'000, 0, false}));
+  const UncachedTokensDecider uncached(16);
+  BOOST_TEST(uncached.keeps({1000, 985, false}));
+  BOOST_TEST(!uncached.keeps({1000, 984, false}));
+}
+
+BOOST_AUTO_TEST_CASE(a_decider_knows_what_engines_report_and_what_was_sent) {
+  RouterSpec spec = with(RouterPolicy::kv_cost);
+  spec.keeps_prompt.rule = PromptRule::isl_or_load;
+  spec.queue_threshold = 0.5;  // of 1024 tokens
+  Fleet fleet(spec, 3, 1);
+  const Request request{{}, 640, 1};
+  const RequestContent content{320, {5}, {}};
+  Asked asked(77, request, content, RequestPart::answer);
+  BOOST_TEST(!fleet.router.keeps_prompt(asked, 2, 0));
+  const Asked::Contents blocks = asked.contents(kBlock);
+  for (const BlockPool::Content block : blocks) fleet.router.view().on_stored(2, block, {});
+  BOOST_TEST(fleet.router.keeps_prompt(asked, 2, 0));  // 320 of 640 tokens are new
+  BOOST_TEST(!fleet.router.keeps_prompt(asked, 1, 0));
+  // Half of the prompt is credited where it is, of blocks that the request and others hold.
+  BOOST_TEST(fleet.router.choose(asked, {2}, {}).scores == (Scores{40 - 20}), boost::test_tools::per_element());
+  asked.part = RequestPart::prompt;
+  fleet.router.send(asked, 0, {});
+  BOOST_TEST(fleet.router.keeps_prompt(asked, 1, 0));  // instance 0 is busy
+  BOOST_TEST(!fleet.router.keeps_prompt(asked, 1, 1));
+  BOOST_TEST(!fleet.router.is_full({0, 0}));  // nobody waits: a prompt that is too much stays
 }

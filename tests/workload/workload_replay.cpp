@@ -186,7 +186,12 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
         "workload.engine=" + one_of({"vllm-0.19", "vllm-0.15", "sglang-0.5", "trtllm-1.0"}),
         "workload.host=" + one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, async: false}"}),
         "workload.instances=[{name: p, role: prefill, " + one_of({"tp: 2, count: 2", "tp: 4"}) +
-            "}, {name: d, role: decode, " + one_of({"tp: 2, pp: 2", "tp: 4", "tp: 2, count: 2"}) + "}]",
+            "}, {name: d, role: " + one_of({"decode", "decode", "decode", "colocated"}) + ", " +
+            one_of({"tp: 2, pp: 2", "tp: 4", "tp: 2, count: 2"}) + "}]",
+        "workload.router={policy: round_robin" +
+            one_of({"", ", decider: uncached_tokens, decider_tokens: 200",
+                    ", decider: prefill_load, queue_threshold: 0.5"}) +
+            "}",
         "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
             ", connector: " + one_of({"none", "nixl"}) + "}",
         "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),

@@ -16,13 +16,13 @@
 namespace railyard::scenario {
 
 using workload::inference::HandoffGrain;
+using workload::inference::InstanceRole;
 using workload::inference::InstanceSpec;
 using workload::inference::Mapping;
 using workload::inference::NicRule;
 using workload::inference::PpSend;
 using workload::inference::Request;
 using workload::inference::RequestList;
-using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 using workload::inference::WholeSequencesSpec;
 

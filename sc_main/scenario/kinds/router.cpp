@@ -108,8 +108,50 @@ Record<RouterSpec> router_record() {
   r.add("kv_weight", score(&ScorersSpec::kv_weight), "of scorers: weight of free KV blocks").range(0, 1e6);
   r.add("by_events", score(&ScorersSpec::by_events),
         "of scorers: prefixes are those that engines report; false: those of prompts that were sent there");
+  const auto rule = [](auto member) { return within(&Spec::keeps_prompt, member); };
+  using workload::inference::PromptRuleSpec;
+  r.choice("decider", rule(&PromptRuleSpec::rule), words_of(workload::inference::kPromptRuleNames),
+           "which prompts the decode instance computes itself (conditional disaggregation). isl_bounding: with few new "
+           "tokens, and few for its length; prefill_load: if the prefill instance is busy (queue_threshold); "
+           "isl_or_load: either; uncached_tokens: with few new tokens");
+  r.add(
+       "decider_tokens", rule(&PromptRuleSpec::tokens),
+       "new tokens of a prompt, which the decode instance has not cached, from which on a prefill instance computes it")
+      .range(1, 1e9)
+      .fallback("2048 with isl_bounding and isl_or_load, 16 with uncached_tokens")
+      .cite("ai-dynamo/dynamo lib/kv-router/src/conditional_disagg.rs; llm-d-router prefix-based-pd-decider");
+  r.add("decider_ratio", rule(&PromptRuleSpec::ratio), "of isl_bounding, isl_or_load: the same of new tokens / prompt")
+      .range(0, 10)
+      .cite("ai-dynamo/dynamo lib/kv-router/src/conditional_disagg.rs");
   return r;
 }
+
+namespace {
+
+/// A key that needs a rule among those for which `applies` holds.
+void check_rule(const RouterSpec& spec, const std::string& key, bool applies, const std::string& accepted,
+                const Source& source) {
+  if (applies || !value_at(source.root, "workload.router." + key)) return;
+  const auto rule = static_cast<std::size_t>(spec.keeps_prompt.rule);
+  refuse_workload(source, "router." + key,
+                  std::string("does not apply to decider: ") + workload::inference::kPromptRuleNames[rule] +
+                      "; accepted with decider: " + accepted);
+}
+
+void check_decider(const RouterSpec& spec, bool has_answers, const Source& source) {
+  using workload::inference::PromptRule;
+  const workload::inference::PromptRuleSpec& keeps = spec.keeps_prompt;
+  check_rule(spec, "decider_tokens", keeps.asks_contents() || keeps.rule == PromptRule::uncached_tokens,
+             "isl_bounding, isl_or_load, uncached_tokens", source);
+  check_rule(spec, "decider_ratio", keeps.asks_contents(), "isl_bounding, isl_or_load", source);
+  if (keeps.rule == PromptRule::none) return;
+  if (!has_answers)
+    refuse_workload(source, "router.decider", "there is no prefill instance; accepted with prefill instances");
+  if (keeps.asks_load() && !spec.queue_threshold)
+    refuse_workload(source, "router.decider", "nothing says when an instance is busy; accepted with queue_threshold");
+}
+
+}  // namespace
 
 RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
   const std::string path = "workload.router";
@@ -136,6 +178,7 @@ RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
         source, std::string("router.") + of.key,
         std::string("does not apply to policy: ") + word(spec.policy) + "; accepted with policy: " + joined(accepted));
   }
+  check_decider(spec, setting.has_answers, source);
   if (value_at(source.root, path + ".queue_order") && !spec.queue_threshold)
     refuse_workload(source, "router.queue_order", "no request waits; accepted with queue_threshold");
   if (setting.names_instances && spec.policy != RouterPolicy::fixed)
@@ -148,6 +191,12 @@ RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
 
 void check_contents(const RouterSpec& router, bool has_contents, const Source& source) {
   if (has_contents) return;
+  if (router.keeps_prompt.asks_contents())
+    refuse_workload(
+        source, "router.decider",
+        std::string(workload::inference::kPromptRuleNames[static_cast<std::size_t>(router.keeps_prompt.rule)]) +
+            " compares prompts, and the requests do not say what is in them; accepted: uncached_tokens, "
+            "generated requests with `prefix`, or a trace with hash_ids or input_tok_ids");
   const bool of_answers = router.decode && uses_contents(*router.decode, router, true);
   if (!uses_contents(router.policy, router, false) && !of_answers) return;
   refuse_workload(source, of_answers ? "router.decode" : policy_key(source),

@@ -19,10 +19,10 @@
 namespace railyard::scenario {
 
 using workload::GraphMode;
+using workload::inference::InstanceRole;
 using workload::inference::InstanceSpec;
 using workload::inference::KvBlocks;
 using workload::inference::QueuePolicy;
-using workload::inference::InstanceRole;
 using workload::inference::ServingSpec;
 
 namespace {

@@ -134,7 +134,7 @@ class TtftClock {
     std::deque<std::pair<Time, TtftPart>> ahead;  ///< turns to come
   };
   struct Request : Clock {
-    bool is_answer = false;             ///< its prompt was computed elsewhere: what it waits for here, a decode waits for
+    bool is_answer = false;  ///< its prompt was computed elsewhere: what it waits for here, a decode waits for
     std::optional<std::uint32_t> pass;  ///< whose parts count instead of its own
     bool in_queue = false;              ///< the parts of the queue count
     TtftTimes before;                   ///< times of the pass or the queue when it began to count

@@ -5,8 +5,8 @@
 // raw prefill blocks: (prompt tokens that the instance still has to compute + this prompt) / block size; decode blocks: different
 // blocks of its requests and this one; credit: blocks of the prompt in its prefix index x overlap_score_credit / (1 + decay x
 // excess), excess: (its tokens to compute - the least of all instances) / block size / blocks of this prompt. Equal costs: at random.
-// With a temperature, at random by exp(-cost / temperature), costs scaled to 0 to 1. For answers there is no credit and nothing to
-// compute.
+// With a temperature, at random by exp(-cost / temperature), costs scaled to 0 to 1. For answers there is nothing to compute, and no
+// credit; if their prompts may stay there (conditional disaggregation), max(0, decode blocks - credit) + weight x requests, without decay.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,9 @@ namespace railyard::workload::inference {
 
 class KvCostPolicy : public RoutingPolicy {
  public:
-  KvCostPolicy(const KvCostSpec& spec, Random random) : spec_(spec), random_(random) {}
+  /// @param credits_answers  an answer's instance may compute the prompt, too
+  KvCostPolicy(const KvCostSpec& spec, bool credits_answers, Random random)
+      : spec_(spec), credits_answers_(credits_answers), random_(random) {}
 
   std::uint32_t choose(Asked& asked, const Candidates& candidates, RouterView& view,
                        std::vector<double>& scores) override {
@@ -34,14 +36,16 @@ class KvCostPolicy : public RoutingPolicy {
  private:
   double cost(Asked& asked, std::uint32_t id, std::uint64_t least_tokens, RouterView& view) const {
     const double block = view.member(id).block_tokens;
-    double cost = static_cast<double>(view.blocks_with(id, asked)) + spec_.active_request_weight * view.requests(id);
-    if (asked.part == RequestPart::answer) return cost;
+    const auto blocks = static_cast<double>(view.blocks_with(id, asked));
+    const double requests = spec_.active_request_weight * view.requests(id);
+    const auto cached = [&] { return static_cast<double>(view.cached_blocks(id, asked)) * spec_.overlap_score_credit; };
+    if (asked.part == RequestPart::answer)
+      return (credits_answers_ ? std::max(0.0, blocks - cached()) : blocks) + requests;
     const double prompt = asked.request.prompt_tokens;
     const auto tokens = static_cast<double>(view.prefill_tokens(id));
     const double excess = (tokens - static_cast<double>(least_tokens)) / prompt;
-    const double credit = static_cast<double>(view.cached_blocks(id, asked)) * spec_.overlap_score_credit /
-                          (1 + spec_.overlap_decay * excess);
-    return cost + spec_.prefill_load_scale * std::max(0.0, (tokens + prompt) / block - credit);
+    const double credit = cached() / (1 + spec_.overlap_decay * excess);
+    return blocks + requests + spec_.prefill_load_scale * std::max(0.0, (tokens + prompt) / block - credit);
   }
   std::size_t cheapest(const std::vector<double>& costs) {
     const double least = *std::min_element(costs.begin(), costs.end());
@@ -65,6 +69,7 @@ class KvCostPolicy : public RoutingPolicy {
   }
 
   KvCostSpec spec_;
+  bool credits_answers_;
   Random random_;
 };
 

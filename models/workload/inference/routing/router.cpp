@@ -8,11 +8,13 @@
 #include "workload/inference/routing/least_load_policy.h"
 #include "workload/inference/routing/least_requests_policy.h"
 #include "workload/inference/routing/power_of_two_policy.h"
+#include "workload/inference/routing/prefill_load_decider.h"
 #include "workload/inference/routing/prefix_trie_policy.h"
 #include "workload/inference/routing/random_policy.h"
 #include "workload/inference/routing/round_robin_policy.h"
 #include "workload/inference/routing/scorers_policy.h"
 #include "workload/inference/routing/session_policy.h"
+#include "workload/inference/routing/uncached_tokens_decider.h"
 
 namespace railyard::workload::inference {
 
@@ -32,9 +34,22 @@ std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec
     case RouterPolicy::least_requests: return std::make_unique<LeastRequestsPolicy>();
     case RouterPolicy::power_of_two: return std::make_unique<PowerOfTwoPolicy>(random);
     case RouterPolicy::cache_aware: return std::make_unique<CacheAwarePolicy>(spec.cache_aware, names.size());
-    case RouterPolicy::kv_cost: return std::make_unique<KvCostPolicy>(spec.kv_cost, random);
+    case RouterPolicy::kv_cost:
+      return std::make_unique<KvCostPolicy>(spec.kv_cost, spec.keeps_prompt.rule != PromptRule::none, random);
     case RouterPolicy::scorers: return std::make_unique<ScorersPolicy>(spec.scorers, names.size(), random);
     case RouterPolicy::prefix_trie: return std::make_unique<PrefixTriePolicy>(names.size(), random);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<PromptDecider> make_decider(const PromptRuleSpec& spec) {
+  const IslBoundingDecider by_isl(spec.new_tokens(), spec.ratio);
+  switch (spec.rule) {
+    case PromptRule::none: return nullptr;
+    case PromptRule::isl_bounding: return std::make_unique<IslBoundingDecider>(by_isl);
+    case PromptRule::prefill_load: return std::make_unique<PrefillLoadDecider>();
+    case PromptRule::isl_or_load: return std::make_unique<PrefillLoadDecider>(by_isl);
+    case PromptRule::uncached_tokens: return std::make_unique<UncachedTokensDecider>(spec.new_tokens());
   }
   return nullptr;
 }
@@ -55,11 +70,12 @@ Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::
   }
   prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPromptChoices));
   answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, Random(seed, kAnswers));
+  decider_ = make_decider(spec.keeps_prompt);
 }
 
 bool Router::follows_blocks() const {
   const bool by_events = spec_.policy == RouterPolicy::scorers && spec_.scorers.by_events;
-  return spec_.policy == RouterPolicy::kv_cost || by_events;
+  return spec_.policy == RouterPolicy::kv_cost || by_events || spec_.keeps_prompt.rule != PromptRule::none;
 }
 
 Candidates Router::candidates(const Request& request, RequestPart part) const {
@@ -67,10 +83,20 @@ Candidates Router::candidates(const Request& request, RequestPart part) const {
 }
 
 bool Router::is_full(const Candidates& candidates) const {
-  if (!spec_.queue_threshold) return false;
-  return std::all_of(candidates.begin(), candidates.end(), [&](std::uint32_t id) {
-    return static_cast<double>(view_.prefill_tokens(id)) > *spec_.queue_threshold * view_.member(id).max_batched_tokens;
-  });
+  if (!spec_.queue_threshold || spec_.keeps_prompt.asks_load()) return false;  // what is too much stays there
+  return std::all_of(candidates.begin(), candidates.end(), [&](std::uint32_t id) { return is_busy(id); });
+}
+
+bool Router::is_busy(std::uint32_t id) const {
+  return static_cast<double>(view_.prefill_tokens(id)) > *spec_.queue_threshold * view_.member(id).max_batched_tokens;
+}
+
+bool Router::keeps_prompt(Asked& asked, std::uint32_t answer, std::optional<std::uint32_t> prompt) const {
+  PromptFacts facts;
+  facts.prompt_tokens = asked.request.prompt_tokens;
+  facts.cached_tokens = view_.cached_blocks(answer, asked) * view_.member(answer).block_tokens;
+  facts.is_prefill_busy = prompt && is_busy(*prompt);
+  return decider_->keeps(facts);
 }
 
 Router::Choice Router::choose(Asked& asked, const Candidates& candidates, Time now) {
@@ -78,7 +104,6 @@ Router::Choice Router::choose(Asked& asked, const Candidates& candidates, Time n
   Choice choice;
   choice.instance = policy(asked.part).choose(asked, candidates, view_, choice.scores);
   choice.out_of_date = view_.out_of_date(choice.instance, now);
-  view_.on_sent(choice.instance, asked, now);
   return choice;
 }
 

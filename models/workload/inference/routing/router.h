@@ -1,11 +1,14 @@
-// The router of a service: a policy for instances that take prompts, and one for those that take only answers.
+// The router of a service: a policy for instances that take prompts, and one for those that take answers. With a PromptDecider, the
+// instance for the answer is chosen first, and may take the prompt, too.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "workload/inference/routing/prompt_decider.h"
 #include "workload/inference/routing/router_spec.h"
 #include "workload/inference/routing/router_view.h"
 
@@ -33,16 +36,27 @@ class Router {
     std::vector<double> scores;  ///< one for each candidate; empty: the policy compares nothing
     Time out_of_date;            ///< RouterView::out_of_date() of the instance
   };
-  /// @param candidates  those that can hold the request; not empty
+  /// @param candidates  those that can hold the request; not empty. send() follows, unless the choice is dropped
   Choice choose(Asked& asked, const Candidates& candidates, Time now);
+  /// The request, or the part that was asked for, goes to this instance.
+  void send(Asked& asked, std::uint32_t instance, Time now) { view_.on_sent(instance, asked, now); }
+
+  /// Null: prompts never stay with the instance for the answer.
+  const PromptDecider* decider() const { return decider_.get(); }
+  /// @param answer  the instance that was chosen for the answer
+  /// @param prompt  the one for the prompt, if the decider asks for its load
+  bool keeps_prompt(Asked& asked, std::uint32_t answer, std::optional<std::uint32_t> prompt) const;
 
  private:
   const RoutingPolicy& policy(RequestPart part) const { return part == RequestPart::answer ? *answers_ : *prompts_; }
+  /// More prompt tokens wait there than queue_threshold allows. @pre spec_.queue_threshold
+  bool is_busy(std::uint32_t id) const;
   RoutingPolicy& policy(RequestPart part) { return part == RequestPart::answer ? *answers_ : *prompts_; }
 
   RouterSpec spec_;
   Candidates takes_prompts_, takes_answers_;
   std::unique_ptr<RoutingPolicy> prompts_, answers_;
+  std::unique_ptr<PromptDecider> decider_;
   RouterView view_;
 };
 

@@ -46,6 +46,22 @@ struct ScorersSpec {
   bool by_events = false;  ///< prefixes by reports of the engines; else by what the router has sent
 };
 
+/// Which prompts the instance for the answer computes itself (prompt_decider.h). none: those of whole requests only.
+enum class PromptRule : std::uint8_t { none, isl_bounding, prefill_load, isl_or_load, uncached_tokens };
+inline constexpr std::array<const char*, 5> kPromptRuleNames{"none", "isl_bounding", "prefill_load", "isl_or_load",
+                                                             "uncached_tokens"};
+
+struct PromptRuleSpec {
+  PromptRule rule = PromptRule::none;
+  /// New tokens of a prompt from which on it goes to an instance that prefills. None: by the rule's source.
+  std::optional<std::uint32_t> tokens;
+  double ratio = 0.7;  ///< and new tokens / prompt
+
+  std::uint32_t new_tokens() const { return tokens.value_or(rule == PromptRule::uncached_tokens ? 16 : 2048); }
+  bool asks_load() const { return rule == PromptRule::prefill_load || rule == PromptRule::isl_or_load; }
+  bool asks_contents() const { return rule == PromptRule::isl_bounding || rule == PromptRule::isl_or_load; }
+};
+
 /// Order in which a router's own queue is served.
 enum class RouterQueueOrder : std::uint8_t { fcfs, lcfs };
 
@@ -61,15 +77,17 @@ struct RouterSpec {
   CacheAwareSpec cache_aware;
   KvCostSpec kv_cost;
   ScorersSpec scorers;
+  PromptRuleSpec keeps_prompt;
 };
 
 /// Whether a policy compares contents of prompts.
-/// @param of_answers  it chooses the instance for the answer, where kv_cost gives no credit for what is there
+/// @param of_answers  it chooses the instance for the answer, where kv_cost gives no credit for what is there unless prompts may stay
 constexpr bool uses_contents(RouterPolicy policy, const RouterSpec& spec, bool of_answers) {
   switch (policy) {
     case RouterPolicy::cache_aware:
     case RouterPolicy::prefix_trie: return true;
-    case RouterPolicy::kv_cost: return !of_answers && spec.kv_cost.overlap_score_credit > 0;
+    case RouterPolicy::kv_cost:
+      return (!of_answers || spec.keeps_prompt.rule != PromptRule::none) && spec.kv_cost.overlap_score_credit > 0;
     case RouterPolicy::scorers: return spec.scorers.prefix_weight > 0;
     default: return false;
   }

@@ -36,7 +36,7 @@ class Asked {
 
   const std::uint32_t number;
   const Request& request;
-  const RequestPart part;
+  RequestPart part;
 
  private:
   const RequestContent& content_;

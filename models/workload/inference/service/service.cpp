@@ -16,9 +16,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       leaving_(instances_.size()),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
-                  Time::seconds(spec.router.router_us * 1e-6),
-                  static_cast<std::uint32_t>(instances_.size() - count_of(InstanceRole::decode)), spec.names_requests,
-                  executor, *this) {
+                  Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
   if (!router_.follows_blocks()) return;
   for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
 }
@@ -35,6 +33,11 @@ std::vector<Router::Member> Service::router_members(const std::vector<Placed>& p
     members[id].blocks = placed[id].blocks - std::min(placed[id].blocks, 1u);
   }
   return members;
+}
+
+std::uint32_t Service::entrances() const {
+  const bool are_all = spec_.router.keeps_prompt.rule != PromptRule::none;
+  return static_cast<std::uint32_t>(instances_.size() - (are_all ? 0 : count_of(InstanceRole::decode)));
 }
 
 std::size_t Service::count_of(InstanceRole role) const {
@@ -55,6 +58,7 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.names_requests = spec_.names_requests;
     setting.is_one_of_role = count_of(spec.role) > 1;
     setting.shares_group = std::count_if(spec_.instances.begin(), spec_.instances.end(), is_neighbour) > 1;
+    setting.keeps_prompts = spec_.router.keeps_prompt.rule != PromptRule::none;
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.kv_follows_promise = spec_.handoff != HandoffGrain::fetched;
@@ -247,7 +251,10 @@ void Service::on_forwarded(std::uint32_t request) {
   served.ttft[TtftPart::host] += now() - served.prefilled();
   RequestContent content = std::move(contents_.extract(request).mapped());
   const std::uint32_t from = served.visits.front().instance;
-  served.visits.back().instance = choose(request, content, RequestPart::answer);
+  if (Visit& answer = served.visits.back(); answer.instance == Visit::kNowhere) {
+    Asked asked(request, served.request, content, RequestPart::answer);
+    answer.instance = send(asked, choose(asked, RequestPart::answer), RequestPart::answer);
+  }
   --leaving_[from];
   ++waiting_[{from, served.visits.back().instance}];
   enter(request, served.visits.back(), std::move(content));

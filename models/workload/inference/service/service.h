@@ -12,7 +12,7 @@
 //   pushed    the request takes memory in the second instance first, and then enters the queue of the first one, which
 //             sends KV while it computes, as with SGLang's disaggregation
 //
-// So the router chooses the second instance after the prompt, or with the first one.
+// So the router chooses the second instance after the prompt, or with the first one; with a PromptDecider, before the first one.
 //
 // The client gets its first token by the engine's rule (FirstToken): vLLM throws the token of the first instance away, and
 // the second one computes it again; SGLang and TensorRT-LLM bring it from the second instance when the KV is there.
@@ -43,7 +43,8 @@ class ServiceSink : public RequestSink {
   void on_served(std::uint32_t, const Served&) override {}
   /// The KV of a request has come to the instance with the answer.
   virtual void on_kv_moved(const KvMoved&) {}
-  /// The router has chosen an instance for a request, or for its answer.
+  /// The router has chosen an instance for a request (RequestPart::prompt), for its answer, or for all of it after the choice for the
+  /// answer.
   virtual void on_routed(std::uint32_t /*request*/, RequestPart, const Candidates&, const Router::Choice&,
                          Time /*now*/) {}
   /// @param instance  its id: its place in ServingSpec::instances
@@ -99,6 +100,8 @@ class Service : private ApiServerClient,
   std::vector<std::unique_ptr<Instance>> make_instances(const transformer::ModelShape& model,
                                                         const std::vector<Placed>& placed);
   std::size_t count_of(InstanceRole role) const;
+  /// Instances at which requests may begin; these have the first ids.
+  std::uint32_t entrances() const;
   Time now() const { return fabric_.now(); }
   Instance& at(const Visit& visit) { return *instances_[visit.instance]; }
   /// The visit of a request to one of its instances.
@@ -141,8 +144,14 @@ class Service : private ApiServerClient,
 
   /// The candidates of the router that can hold the request.
   Candidates candidates(const Request& request, RequestPart part) const;
-  /// Chooses an instance for a request, or for its answer.
-  std::uint32_t choose(std::uint32_t request, const RequestContent& content, RequestPart part);
+  struct Choice {
+    Candidates among;
+    Router::Choice choice;
+  };
+  /// Chooses an instance for a request (RequestPart::prompt), or for its answer. @param asked  gets the part
+  Choice choose(Asked& asked, RequestPart part);
+  /// The request, or this part, goes there. @return the instance
+  std::uint32_t send(Asked& asked, const Choice& choice, RequestPart part);
   /// No request comes to the queue of an instance that takes prompts before.
   Time next_queued();
   /// No batch of the instance is complete before.

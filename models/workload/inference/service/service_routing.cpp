@@ -1,5 +1,6 @@
 // Which instances compute a request: the router chooses among those that can hold it.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "workload/inference/service/service.h"
@@ -20,13 +21,18 @@ Candidates Service::candidates(const Request& request, RequestPart part) const {
 
 bool Service::accepts(const Request& request) const { return !candidates(request, RequestPart::prompt).empty(); }
 
-std::uint32_t Service::choose(std::uint32_t request, const RequestContent& content, RequestPart part) {
-  const Request& what = api_server_.on_way(request).request;
-  Asked asked(request, what, content, part);
-  const Candidates all = candidates(what, part);
-  const Router::Choice choice = router_.choose(asked, all, now());
-  for (ServiceSink* sink : sinks_) sink->on_routed(request, part, all, choice, now());
-  return choice.instance;
+Service::Choice Service::choose(Asked& asked, RequestPart part) {
+  asked.part = part;
+  Choice choice{candidates(asked.request, part), {}};
+  choice.choice = router_.choose(asked, choice.among, now());
+  return choice;
+}
+
+std::uint32_t Service::send(Asked& asked, const Choice& choice, RequestPart part) {
+  asked.part = part;
+  router_.send(asked, choice.choice.instance, now());
+  for (ServiceSink* sink : sinks_) sink->on_routed(asked.number, part, choice.among, choice.choice, now());
+  return choice.choice.instance;
 }
 
 void Service::on_at_router(std::uint32_t request) {
@@ -52,14 +58,30 @@ void Service::on_event(std::uint32_t, std::uint64_t) { route_held(); }
 
 void Service::route(std::uint32_t request) {
   const Served& served = api_server_.on_way(request);
-  const RequestContent& content = api_server_.content(request);
+  Asked asked(request, served.request, api_server_.content(request), RequestPart::prompt);
+  std::optional<Choice> prompt, answer;
   std::vector<Visit> visits(1);
-  visits[0].instance = choose(request, content, RequestPart::prompt);
+  if (const PromptDecider* const decider = router_.decider()) {
+    answer = choose(asked, RequestPart::answer);
+    std::optional<std::uint32_t> prefill;
+    if (decider->asks_load()) {
+      prompt = choose(asked, RequestPart::prompt);
+      prefill = prompt->choice.instance;
+    }
+    if (router_.keeps_prompt(asked, answer->choice.instance, prefill)) {
+      visits[0].instance = send(asked, *answer, RequestPart::all);
+      api_server_.routed(request, std::move(visits));
+      return;
+    }
+  }
+  if (!prompt) prompt = choose(asked, RequestPart::prompt);
+  visits[0].instance = send(asked, *prompt, RequestPart::prompt);
   visits[0].part = entry_part(at(visits[0]));
   if (visits[0].part == RequestPart::prompt && needs_answer(served.request)) {
     visits.emplace_back();
     visits[1].part = RequestPart::answer;
-    if (exchange_.pushes()) visits[1].instance = choose(request, content, RequestPart::answer);
+    if (exchange_.pushes() && !answer) answer = choose(asked, RequestPart::answer);
+    if (answer) visits[1].instance = send(asked, *answer, RequestPart::answer);
   }
   api_server_.routed(request, std::move(visits));
 }
