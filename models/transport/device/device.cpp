@@ -6,15 +6,11 @@ namespace railyard::transport {
 
 namespace {
 
-/// Makes modules constructed in this scope children of `module`, at any place in the caller's hierarchy.
+#if SC_VERSION_MAJOR < 3
+/// Makes modules constructed in this scope children of `module`, at any place in the caller's hierarchy. SystemC 3 has
+/// sc_module::get_hierarchy_scope() for this.
 class ChildScope {
  public:
-#if SC_VERSION_MAJOR >= 3
-  explicit ChildScope(sc_core::sc_module& module) : scope_(module.get_hierarchy_scope()) {}
-
- private:
-  sc_core::sc_hierarchy_scope scope_;
-#else
   explicit ChildScope(sc_core::sc_module& module) : context_(module.simcontext()) { context_->hierarchy_push(&module); }
   ~ChildScope() { context_->hierarchy_pop(); }
   ChildScope(const ChildScope&) = delete;
@@ -22,8 +18,8 @@ class ChildScope {
 
  private:
   sc_core::sc_simcontext* context_;
-#endif
 };
+#endif
 
 const WireCost& cost_of(const EgressPort& egress, const Transaction& t) {
   return egress.kind().cost(t.kind, t.payload_bytes, t.engine_payload_bytes, t.first_of_message);
@@ -49,7 +45,11 @@ void Device::Port::b_transport(Transaction&, sc_core::sc_time&) {
 }
 
 PortId Device::add_port(const std::string& name, const LinkDirection& transmit) {
+#if SC_VERSION_MAJOR < 3
   const ChildScope scope(*this);
+#else
+  const auto scope = get_hierarchy_scope();  // protected: only the module itself may ask
+#endif
   const PortId id(static_cast<std::uint32_t>(ports_.size()));
   ports_.emplace_back(*this, id, name, transmit);
   return id;
