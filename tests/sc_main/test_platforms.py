@@ -33,7 +33,7 @@ def refusal(platform, *arguments, cwd=None):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_version_and_help(platform):
-    assert re.fullmatch(platform + r" \d+\.\d+\.\d+ \(\w+(-dirty)?\)\n", succeed(platform, "--version").stdout)
+    assert re.fullmatch(platform + r" \d+\.\d+\.\d+(\+\d+)? \(\w+(-dirty)?\)\n", succeed(platform, "--version").stdout)
     text = succeed(platform, "--help").stdout
     assert text.count("\n") <= 34
     for option in ["--out", "--set", "--vcd", "--vcd-level", "--vcd-filter", "--vcd-window", "--fst", "--jobs", "--describe", "--explain",

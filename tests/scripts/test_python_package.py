@@ -69,11 +69,6 @@ def test_errors_are_exceptions_with_the_line_of_the_command():
         railyard.shipped("models/none.json")
 
 
-def test_the_version_is_that_of_the_project():
-    version = next(line for line in (ROOT / "CMakeLists.txt").read_text().splitlines() if line.startswith("project(")).split()[2]
-    assert f'version = "{version}"' in (ROOT / "python" / "pyproject.toml").read_text()
-
-
 def test_the_wheel_has_the_package_and_needs_nothing(tmp_path):
     """Built as pip builds it, without pip."""
     command = [sys.executable, "-B", "-c", f"import backend; print(backend.build_wheel({str(tmp_path)!r}))"]
