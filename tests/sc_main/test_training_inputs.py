@@ -103,6 +103,18 @@ def test_tokens_that_tp_does_not_divide_are_refused(tmp_path):
     assert result.stderr == (f"{scenario}:8:22: error: workload.sequence_parallel: 500 tokens cannot be divided evenly among 8 ranks\n")
 
 
+def test_learned_positions_limit_a_sequence(tmp_path):
+    """GPT-2 has a row for each position.."""
+    gpt2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 256, "n_head": 4, "vocab_size": 1000}
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD.replace(f"{ROOT}/tests/models/tiny.json", "model.json") + BATCH + "  tp: 1\n")
+    for positions, is_refused in ((256, True), (512, False)):
+        (tmp_path / "model.json").write_text(json.dumps(gpt2 | {"n_positions": positions}))
+        done = run("dgx_h100", scenario, "--check")
+        assert done.returncode == (2 if is_refused else 0)
+        assert ("a sequence of 512 tokens exceeds the 256 learned positions of model" in done.stderr) == is_refused
+
+
 ROWS = ["F0 F1 B0 B1", "F0 B0 F1 B1"]
 
 

@@ -322,6 +322,16 @@ void resolve_formats(TrainingSpec& spec, const TrainingSection& written, DataTyp
     refuse_workload(source, "precision.weight_cast", "product needs gtp.gather_dtype: bf16; accepted: step");
 }
 
+/// @param context_tokens  longest sequence by the model's config; 0: the config does not say. Rotary positions go on
+/// beyond it; learned ones have no row there.
+void check_positions(const TrainingSection& written, const transformer::ModelShape& model, std::uint32_t context_tokens,
+                     const Source& source) {
+  if (model.positions == 0 || context_tokens == 0 || written.seq_tokens <= context_tokens) return;
+  refuse_workload(source, "seq_tokens",
+                  "a sequence of " + std::to_string(written.seq_tokens) + " tokens exceeds the " +
+                      std::to_string(context_tokens) + " learned positions of " + model.name);
+}
+
 void check_context(const TrainingSection& written, const transformer::ModelShape& model, const Source& source) {
   using transformer::ContextExchange;
   const std::uint32_t cp = written.written_cp;
@@ -389,6 +399,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   check_dualpipe(written, source);
   check_experts(written, dp, model, source);
   check_gtp(written, model, source);
+  check_positions(written, model, setting.served.context_tokens, source);
   check_context(written, model, source);
   const std::uint32_t halves = halves_of(written);
   spec.sizes = {written.written_tp,          written.written_cp,
