@@ -34,13 +34,13 @@ def _setting(key: str, value: object) -> object:
 
 
 def identity(point: SweepPoint, executables: pathlib.Path) -> str:
-    return _hash(point.platform, executables, point.scenario.text, point.settings, {})
+    return _hash(point.platform, executables, point.scenario.text, point.settings, {}, point.options)
 
 
 def identity_of_run(point: Point, executables: pathlib.Path) -> str:
     """The id of a point whose scenario is a mapping."""
     settings = dict(_leaves(point.scenario)) | point.overrides
-    return _hash(point.platform, executables, json.dumps(point.scenario, sort_keys=True), settings, point.files)
+    return _hash(point.platform, executables, json.dumps(point.scenario, sort_keys=True), settings, point.files, point.options)
 
 
 def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -52,12 +52,12 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
         yield prefix, value
 
 
-def _hash(platform: str, executables: pathlib.Path, scenario: str, settings: dict, files: dict[str, str]) -> str:
+def _hash(platform: str, executables: pathlib.Path, scenario: str, settings: dict, files: dict[str, str], options: tuple[str, ...]) -> str:
     parts = {
         "platform": platform,
         "executable": contents(str(executables / platform)),
         "scenario": scenario,
         "settings": [[key, _setting(key, value)] for key, value in settings.items()],
     }
-    parts |= {"files": files} if files else {}
+    parts |= {name: value for name, value in (("files", files), ("options", options)) if value}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:DIGITS]

@@ -2,6 +2,7 @@
 
   scenario: ../base.yaml        # base of every point; paths are relative to the sweep file
   set: {KEY: VALUE}             # on every point
+  options: [--jobs, none]       # of the executable, on every point
   let: {gpus: 8, ranks: tp * pp}      # names for expressions
   axes:                         # all combinations of
     workload.prefill.tp: [1, 2, 4, 8]                           # a key and its values
@@ -10,7 +11,7 @@
     workload.requests.prompt_tokens: {values: [512], also: [KEY]}    # the same value for more keys
     box:                                                        # or named choices of several settings
       choices:
-        plx: {scenario: ../plx.yaml, set: {KEY: VALUE}, let: {gpus: 8}}
+        plx: {scenario: ../plx.yaml, set: {KEY: VALUE}, options: [--why], let: {gpus: 8}}
   where: tp * pp == gpus        # an expression or a list of them; points run only if it is true
   repeats: 3                    # with consecutive seeds, starting from the scenario's
   objective: {minimise: ttft_s}       # or maximise; an expression over metrics, axes and names
@@ -22,16 +23,17 @@ import itertools
 import math
 import pathlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lib import old_names
 from lib.keys import names_input
-from lib.yaml_source import Value, leaves, read
+from lib.yaml_source import Value, leaves, nearest, read
 
 from .expressions import Expression, ExpressionError
 
-KEYS = ("schema_version", "scenario", "set", "let", "axes", "where", "repeats", "objective")
+KEYS = ("schema_version", "scenario", "set", "options", "let", "axes", "where", "repeats", "objective")
 AXIS_KEYS = ("values", "from", "to", "step", "factor", "name", "also", "choices")
+OPTIONS = {"--jobs": ("all", "stage", "none"), "--iterations": (), "--why": (), "--timeline": ()}  # of an executable, and their words
 SCHEMA_VERSION = 1
 RESERVED = ("position", "id", "status", "error", "directory", "kind", "model", "objective")  # columns of every run
 MOST_RUNS = 1_000_000
@@ -45,6 +47,7 @@ class Choice:
     settings: dict[str, object]
     scenario: pathlib.Path | None = None
     let: dict[str, object] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
 @dataclass
@@ -80,6 +83,7 @@ class SweepPoint:
     scenario: Scenario
     settings: dict[str, object]
     names: dict[str, object]  # what an expression may use
+    options: tuple[str, ...] = ()  # of the executable
 
     @property
     def label(self) -> str:
@@ -107,6 +111,7 @@ class Sweep:
         self.keys: dict[str, Value] = {}  # every key that is set, and where
         self.scenario = self._scenario(fields["scenario"], "scenario")
         self.settings = self._settings(fields.get("set"), "set")
+        self.options = _options(fields.get("options"), "options")
         self.axes = self._axes(fields["axes"])
         self.let = self._let(fields.get("let"), "let")
         self.repeats = fields["repeats"].count("repeats", MOST_RUNS) if "repeats" in fields else 1
@@ -221,14 +226,15 @@ class Sweep:
         what = f"axes.{name}"
         choices = []
         for label, _, entry in value.fields(what, ("choices",))["choices"].items(f"{what}.choices"):
-            fields = entry.fields(f"{what}.{label}", ("scenario", "set", "let"))
+            fields = entry.fields(f"{what}.{label}", ("scenario", "set", "options", "let"))
             let = {}
             for word, where, number in fields["let"].items(f"{what}.{label}.let") if "let" in fields else ():
                 if not word.isidentifier():
                     raise where.wrong(f"{what}.{label}.let: '{word}' is not a name")
                 let[word] = number.number(f"{what}.{label}.let.{word}")
             scenario = self._scenario(fields["scenario"], f"{what}.{label}.scenario").path if "scenario" in fields else None
-            choices.append(Choice(label, self._settings(fields.get("set"), f"{what}.{label}.set"), scenario, let))
+            choices.append(Choice(label, self._settings(fields.get("set"), f"{what}.{label}.set"), scenario, let,
+                                  _options(fields.get("options"), f"{what}.{label}.options")))
         if not choices:
             raise value.wrong(f"{what}.choices: is empty; accepted: at least one")
         return Axis(name, [], choices)
@@ -278,7 +284,8 @@ class Sweep:
             names |= choice.let
         for name, (expression, value) in self.let.items():
             names[name] = _value(value, f"let.{name}", expression, names)
-        return SweepPoint(0, values, platform, seed, scenario, settings, names)
+        options = (*self.options, *(word for choice in choices for word in choice.options))
+        return SweepPoint(0, values, platform, seed, scenario, settings, names, options)
 
 
 def scenario_at(path: pathlib.Path) -> Scenario:
@@ -296,7 +303,24 @@ def scenario_at(path: pathlib.Path) -> Scenario:
 def _repeated(point: SweepPoint, position: int, repeat: int) -> SweepPoint:
     seed = point.seed + repeat
     settings = point.settings | {"seed": seed} if repeat or "seed" in point.settings else point.settings
-    return SweepPoint(position, point.values, point.platform, seed, point.scenario, settings, point.names | {"seed": seed})
+    return replace(point, position=position, seed=seed, settings=settings, names=point.names | {"seed": seed})
+
+
+def _options(value: Value | None, what: str) -> tuple[str, ...]:
+    """Options that add to the outputs of a run, or leave some out."""
+    found: list[str] = []
+    entries = iter(value.list(what) if value else ())
+    for entry in entries:
+        word = entry.text(what)
+        if word not in OPTIONS:
+            raise entry.wrong(f"{what}: '{word}' is unknown{nearest(word, OPTIONS)}; accepted: {', '.join(OPTIONS)}")
+        found.append(word)
+        if OPTIONS[word]:
+            argument = next(entries, None)
+            if argument is None or argument.text(what) not in OPTIONS[word]:
+                raise (argument or entry).wrong(f"{what}: {word} needs one of {', '.join(OPTIONS[word])} behind it")
+            found.append(argument.text(what))
+    return tuple(found)
 
 
 def _range(what: str, value: Value, fields: dict[str, Value]) -> list[int | float]:

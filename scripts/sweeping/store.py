@@ -44,7 +44,8 @@ class Job:
     limit_s: float | None = None  # of wall time
 
     def runnable(self) -> runner.Point:
-        return runner.Point(self.id, self.point.platform, self.point.scenario.text, self.point.settings, limit_s=self.limit_s)
+        point = self.point
+        return runner.Point(self.id, point.platform, point.scenario.text, point.settings, point.options, limit_s=self.limit_s)
 
 
 @dataclass

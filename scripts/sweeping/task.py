@@ -25,7 +25,7 @@ INTERRUPTED = 130
 def write(path: pathlib.Path, points: list[runner.Point], directory: pathlib.Path, executables: pathlib.Path) -> None:
     """Writes the file of one task."""
     scenarios = list(dict.fromkeys(point.scenario for point in points))
-    rows = [[point.name, point.platform, scenarios.index(point.scenario), point.overrides, point.limit_s] for point in points]
+    rows = [[point.name, point.platform, scenarios.index(point.scenario), point.overrides, point.options, point.limit_s] for point in points]
     content = {"directory": str(directory), "executables": str(executables), "scenarios": scenarios, "points": rows}
     path.write_text(json.dumps(content), encoding="utf-8")
 
@@ -33,8 +33,8 @@ def write(path: pathlib.Path, points: list[runner.Point], directory: pathlib.Pat
 def run(folder: pathlib.Path, index: str) -> None:
     task = json.loads((folder / f"{index}.json").read_text(encoding="utf-8"))
     directory = pathlib.Path(task["directory"])
-    points = [runner.Point(name, platform, task["scenarios"][scenario], overrides, limit_s=limit_s)
-              for name, platform, scenario, overrides, limit_s in task["points"] if not (directory / name).exists()]
+    points = [runner.Point(name, platform, task["scenarios"][scenario], overrides, tuple(options), limit_s=limit_s)
+              for name, platform, scenario, overrides, options, limit_s in task["points"] if not (directory / name).exists()]
     if (folder / STOP).exists():
         return
     with contextlib.closing(runner.completed(points, directory, task["executables"], workers=1)) as ends:

@@ -72,6 +72,15 @@ repeats: 2
     assert last.scenario.text.startswith("platform: rack")
 
 
+def test_options_of_a_point_reach_the_executable_and_make_it_another_point(folder):
+    text = "scenario: base.yaml\noptions: [--jobs, none]\naxes:\n  a: {choices: {x: {options: [--why]}, y: {}}}\n"
+    first, second = points(folder, text)
+    assert (first.options, second.options) == (("--jobs", "none", "--why"), ("--jobs", "none"))
+    assert identity(first, folder.bin) != identity(second, folder.bin)
+    assert folder.run().returncode == 0
+    assert [line.count("--jobs none") for line in folder.log.read_text().splitlines()] == [1, 1] and folder.log.read_text().count("--why") == 1
+
+
 def test_platforms_are_an_axis(folder):
     made = points(folder, "scenario: base.yaml\naxes:\n  platform: [box, rack]\n")
     assert [(point.platform, point.settings["platform"]) for point in made] == [("box", "box"), ("rack", "rack")]
@@ -117,6 +126,8 @@ def test_what_is_no_expression_is_refused(text):
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp == 2", "1:1: error: where: true for none of 1 combinations"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nwhere: tp.x()", "3:8: error: where: tp.x(): unknown function; accepted: min, max, abs"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nlet: {tp: 1}", "3:7: error: let: 'tp' is not a name, or names an axis, platform or seed"),
+    ("scenario: base.yaml\naxes: {workload.tp: [1]}\noptions: [--jobs, some]", "3:19: error: options: --jobs needs one of all, stage, none behind it"),
+    ("scenario: base.yaml\naxes: {workload.tp: [1]}\noptions: [--out, x]", "3:11: error: options: '--out' is unknown"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nrepeats: 0", "3:10: error: repeats: expected an integer from 1 to 1000000"),
     ("scenario: base.yaml\naxes: {seed: [1]}\nrepeats: 2", "3:10: error: repeats: cannot be combined with the axis 'seed', because both set the seed"),
     ("scenario: base.yaml\naxes: {workload.tp: [1]}\nobjective: ttft_s", "3:12: error: objective: expected a mapping"),
