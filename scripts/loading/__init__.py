@@ -9,5 +9,6 @@
   scenario.py    what a scenario needs to be loaded at any rate
   cost.py        prices, and the cost of tokens
   result.py      the result as text, JSON and CSV
+  batches.py     what a service does over time
   page.py        the result as a page
 """

@@ -110,7 +110,7 @@ class Result:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows, in human units."""
-        head = ["requests/s", "served/s", *(f"{name} {p}" for name in SHOWN_TIMES.values() for p in ("p50", "p99")), "goodput/s", "within", "verdict", "requests"]
+        head = ["requests/s", "served/s", *(f"{name} p50, p99" for name in SHOWN_TIMES.values()), "goodput/s", "within", "verdict", "requests"]
         if self.prices:
             head[-2:-2] = ["per 1M in", "per 1M out"]
         rows = []
@@ -118,7 +118,7 @@ class Result:
             served = load.mean("middle.request_rate_per_s")
             times = [load.times(quantity) for quantity in SHOWN_TIMES]
             row = [f"{load.rate_per_s:g}", f"{served:.3g}" if served is not None else "",
-                   *(duration_text(percentile(values, percent)) if values else "" for values in times for percent in (50, 99))]
+                   *(", ".join(duration_text(percentile(values, percent)) for percent in (50, 99)) if values else "" for values in times)]
             row += [f"{load.rate_per_s * load.within:.3g}", f"{100 * load.within:.1f} %"]
             if self.prices:
                 spent = cost.of_load(load, self.prices)

@@ -76,7 +76,11 @@ class Front(Chart):
 class Shares(Chart):
     """Parts that add up to a time, one bar for each run."""
 
-    bars: list[tuple[int, str, dict[str, float]]]  # number and label of the run, seconds by part
+    bars: list[tuple[int | None, str, dict[str, float]]]  # number and label of the run, seconds by part
+    looks: dict[str, str] = field(default_factory=dict)  # style classes by part; of others, that of part_class()
+
+    def look(self, part: str) -> str:
+        return self.looks.get(part) or f"p-{part_class(part)}"
 
     @property
     def names(self) -> list[str]:

@@ -3,7 +3,7 @@ The mark of a run links to the row of the run in the table. Colours are classes 
 
 from collections.abc import Callable, Iterable, Sequence
 
-from .charts import Front, Heat, Mark, Shares, part_class
+from .charts import Front, Heat, Mark, Shares
 from .markup import Element, Quantity, Scale, brief, element, shortened, shown, text_width
 
 WIDTH = 720
@@ -168,7 +168,7 @@ def shares(chart: Shares) -> Element:
     longest = max(sum(seconds.values()) for _, _, seconds in chart.bars)
     name = Quantity.of("time_s", longest)
     left = min(max(text_width(label) for _, label, _ in chart.bars) + 14, MOST_LABEL)
-    key, height = legend([(f"p-{part_class(part)}", part) for part in chart.names], 8, 16, WIDTH)
+    key, height = legend([(chart.look(part), part) for part in chart.names], 8, 16, WIDTH)
     top = height + 14
     bottom = top + BAR * len(chart.bars)
     x = Scale(0.0, longest * name.factor * 1.02, left, WIDTH - 20.0)
@@ -190,7 +190,7 @@ def shares(chart: Shares) -> Element:
                         y=y + 3.0,
                         width=x(begun * name.factor) - x(here * name.factor),
                         height=BAR - 6,
-                        class_=f"p-{part_class(part)}",
+                        class_=chart.look(part),
                         data_part=part,
                         data_value=repr(value),
                         data_tip=f"{label}: {part} {shown(value, 'x_s')}",

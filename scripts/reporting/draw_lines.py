@@ -5,6 +5,7 @@ from .lines import Bars, Lines
 from .markup import Element, Quantity, Scale, element, shortened, shown, text_width
 
 SHAPES = ("M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z", "M-4,-4H4V4H-4Z", "M0,-5L5,4H-5Z", "M0,-5.5L5.5,0L0,5.5L-5.5,0Z")
+MOST_KNOTS = 40  # of a line; of more, a mark is seen under the pointer only
 THIN = 16.0  # height of one of a run's bars
 
 
@@ -13,9 +14,9 @@ def look(index: int) -> str:
     return f"s{index % GROUPS} d{index // GROUPS}"
 
 
-def _mark(index: int, x: float, y: float) -> Element:
+def _mark(index: int, x: float, y: float, is_faint: bool = False) -> Element:
     shape = SHAPES[index // GROUPS]
-    return element("path", d=shape, transform=f"translate({x:.2f},{y:.2f})", class_=f"dot knot g{index % GROUPS}")
+    return element("path", d=shape, transform=f"translate({x:.2f},{y:.2f})", class_=f"dot knot g{index % GROUPS}" + (" faint" if is_faint else ""))
 
 
 def _swatch(index: str, x: float, y: float) -> Element:
@@ -43,6 +44,13 @@ def lines(chart: Lines) -> Element:
     drawing = canvas(
         chart.name, f"{chart.title}: {chart.y_name} against {chart.x_name}", WIDTH, bottom + 50, axes(x, y, x_name, y_name), key
     )
+    if chart.limit is not None:
+        height = y(chart.limit * y_name.factor)
+        drawing.append(element("path", d=f"M{x.start:.1f},{height:.1f}H{x.end:.1f}", class_="limit", data_limit=repr(chart.limit)))
+        drawing.append(words(f"limit {chart.limit * y_name.factor:g}", x.start + 5, height - 5, "limit-text"))
+    if chart.place is not None and x.low <= chart.place * x_name.factor <= x.high:
+        place = x(chart.place * x_name.factor)
+        drawing.append(element("path", d=f"M{place:.1f},{bottom:.1f}V{top:.1f}", class_="limit", data_place=repr(chart.place)))
     for i, line in enumerate(chart.lines):
         corners = [(x(dot.x * x_name.factor), y(dot.y * y_name.factor)) for dot in line.dots]
         path = "M" + "L".join(f"{left:.1f},{height:.1f}" for left, height in corners)
@@ -52,7 +60,7 @@ def lines(chart: Lines) -> Element:
             if y_name.factor == 1:
                 value = f"{value} {chart.y_name}"
             tip = ", ".join(word for word in (line.label, at, value, dot.note) if word)
-            marks.append(linked(dot.number, tip, _mark(i, left, height), x=dot.x, y=dot.y))
+            marks.append(linked(dot.number, tip, _mark(i, left, height, len(corners) > MOST_KNOTS), x=dot.x, y=dot.y))
         group = along(f"{line.label or chart.y_name}, {len(marks)} values", marks, "series")
         group.insert(0, element("path", d=path, class_=f"line {look(i)}", data_runs=_runs([dot.number for dot in line.dots])))
         if line.level is not None:

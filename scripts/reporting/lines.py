@@ -41,6 +41,8 @@ class Lines(Chart):
     y_name: str
     lines: list[Line]
     y_logarithmic: bool = False
+    limit: float | None = None  # of y: an objective
+    place: float | None = None  # of x: where it is met
 
     @property
     def doubles(self) -> bool:
@@ -52,7 +54,7 @@ class Lines(Chart):
     def heights(self) -> list[float]:
         """The y values of all dots and levels."""
         levels = [line.level for line in self.lines if line.level is not None]
-        return [dot.y for line in self.lines for dot in line.dots] + levels
+        return [dot.y for line in self.lines for dot in line.dots] + levels + ([] if self.limit is None else [self.limit])
 
     @property
     def reaches(self) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def _scrolled(label: str, *children: Element, class_: str = "scroll") -> Element
     return element("div", *children, class_=class_, tabindex=0, role="region", aria_label=label)
 
 
-def _chart(chart: Chart) -> Element:
+def chart_section(chart: Chart) -> Element:
     section = element(
         "section", element("h2", chart.title, id=f"{chart.name}-title"), id=chart.name, aria_labelledby=f"{chart.name}-title"
     )
@@ -201,7 +201,7 @@ def _metrics(point: Point) -> Element:
     )
 
 
-def _facts(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
+def facts_list(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
     entries = [(name, fact) for name, fact in facts if fact is not None and fact != ""]
     return element("dl", *(part for name, fact in entries for part in (element("dt", name), element("dd", fact))))
 
@@ -212,7 +212,7 @@ def render(
     """@param charts  of all runs. @param detail  the run that `details` show. @param page  the path of the page"""
     page = page.resolve()
     main = element("main", element("h1", subject.title), id="main")
-    sections = [_chart(chart) for chart in charts]
+    sections = [chart_section(chart) for chart in charts]
     if subject.is_sweep:
         counts = {status: sum(point.status == status for point in subject.points) for status in ("done", "failed", "missing")}
         goal = f"{'largest' if subject.largest_is_best else 'smallest'} {subject.objective}" if subject.objective else ""
@@ -220,7 +220,7 @@ def render(
         if detail:
             best = element("a", detail.label, href=f"#run-{detail.number}")
         main.append(
-            _facts(
+            facts_list(
                 [
                     ("runs", ", ".join(f"{count} {status}" for status, count in counts.items() if count)),
                     ("axes", ", ".join(subject.axes)),
@@ -244,7 +244,7 @@ def render(
             sections.append(own)
         else:
             main.append(
-                _facts(
+                facts_list(
                     [
                         ("kind", detail.kind),
                         ("model", detail.model),
@@ -253,9 +253,31 @@ def render(
                     ]
                 )
             )
-        sections += [_chart(chart) for chart in details]
+        sections += [chart_section(chart) for chart in details]
         sections.insert(len(sections) if subject.is_sweep else 0, _metrics(detail))
-    links = [element("li", element("a", section.find("h2").text, href=f"#{section.get('id')}")) for section in sections]
+    return document(subject.title, main, sections)
+
+
+def text_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
+    """A table of texts that scrolls if it is wider than the page. Columns that begin with a number are on the right."""
+    texts = [not any(row[i][:1].isdigit() for row in rows) for i in range(len(head))]
+    names = element("tr", *(element("th", name, scope="col", class_="text" if text else None) for name, text in zip(head, texts)))
+    body = [element("tr", *(element("td", cell, class_="text" if text else None) for cell, text in zip(row, texts))) for row in rows]
+    return _scrolled(caption, element("table", element("thead", names), element("tbody", *body)))
+
+
+def section(name: str, title: str, *content: Element) -> Element:
+    return element("section", element("h2", title, id=f"{name}-title"), *content, id=name, aria_labelledby=f"{name}-title")
+
+
+def tiles(facts: Sequence[tuple[str, str]]) -> Element:
+    """A few numbers in large type: the name below each."""
+    return element("div", *(element("div", element("b", value), element("span", name)) for name, value in facts), class_="tiles")
+
+
+def document(title: str, main: Element, sections: Sequence[Element]) -> str:
+    """A page: what `main` has, links to the sections, and the sections."""
+    links = [element("li", element("a", part.find("h2").text, href=f"#{part.get('id')}")) for part in sections]
     main.append(element("nav", element("ul", *links), aria_label="Sections"))
     main.extend(sections)
     head = element(
@@ -263,7 +285,7 @@ def render(
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", subject.title),
+        element("title", title),
         element("link", rel="icon", href="data:,"),
         element("style", style("drawing.css"), style("page.css")),
     )
