@@ -27,7 +27,7 @@ def refusal(tmp_path, text):
 
 TWO = "  instances: [{name: east}, {name: west, gpus: [1]}]\n"
 PAIR = "  instances: [{name: east, role: prefill}, {name: west, role: decode, gpus: [1]}]\n"
-POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, prefix_trie"
+POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, prefix_trie, link_aware"
 WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
 POOL = "accepted: up to 32, all that a request can have"
 
@@ -113,6 +113,13 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
      "7:36: error: workload.router.decode: there is no decode instance; accepted with prefill and decode instances"),
     (REQUEST + TWO + "  router: {policy: random, decider: uncached_tokens}\n",
      "7:37: error: workload.router.decider: there is no prefill instance; accepted with prefill instances"),
+    (REQUEST + TWO + "  router: {policy: random, decode: link_aware}\n",
+     "7:36: error: workload.router.decode: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + PAIR + "  router: link_aware\n",
+     "7:11: error: workload.router: link_aware compares the ways of KV from the instance with the prompt; accepted as router.decode"),
+    (REQUEST + PAIR + "  router: {policy: random, decode: link_aware, decider: uncached_tokens}\n",
+     "7:36: error: workload.router.decode: link_aware needs the instance with the prompt, and a decider chooses the decode instance first; "
+     "accepted with decider: none"),
     (REQUEST + PAIR + "  router: {policy: random, decider: isl_bounding}\n",
      "7:37: error: workload.router.decider: isl_bounding compares prompts, and the requests do not say what is in them; accepted: "
      "uncached_tokens, generated requests with `prefix`, or a trace with hash_ids or input_tok_ids"),

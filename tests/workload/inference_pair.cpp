@@ -342,3 +342,28 @@ BOOST_AUTO_TEST_CASE(colocated_instances_take_requests_and_answers_beside_those_
   BOOST_TEST(whole == 6u);
   BOOST_TEST(handed_over == 6u);
 }
+
+// The link of the first decode instance has 0.4 of its rate: KV there takes 2.5 times as long. Prompts end one after the other, much faster
+// than their KV moves: 1 < 2.5, 1 + 1 < 2.5, 1 + 2 > 2.5.
+BOOST_AUTO_TEST_CASE(answers_go_where_the_kv_would_come_soonest) {
+  std::string list;
+  for (const std::uint32_t tokens : {1000, 1016, 1032})
+    list += (list.empty() ? "" : ", ") + fmt::format("{{prompt_tokens: {}, output_tokens: 400}}", tokens);
+  for (const std::string fidelity : {"train", "fluid"}) {
+    const auto chosen = [&](const std::string& policy) {
+      Scenario scenario = tiny_serving({"workload.requests={list: [" + list + "]}", "fabric.fidelity=" + fidelity,
+                                        "events=[{at_us: 1, link: \"GPU_G[d0][0][0]_PCI\", rate_ratio: 0.4}]",
+                                        "workload.router={policy: round_robin, decode: " + policy + "}",
+                                        "workload.instances=[{name: p, role: prefill, count: 3, gpus: [0, 1, 2]}, "
+                                        "{name: d, role: decode, count: 2, gpus: [4, 5]}]"});
+      scenario.machine.groups.front().gpu_pcie.gb_per_s = 1;
+      ServingBench run(scenario);
+      run_pair(run);
+      std::vector<std::uint32_t> instances;
+      for (const Served& served : run.served) instances.push_back(served.instance() - 3);
+      return instances;
+    };
+    BOOST_TEST(chosen("link_aware") == (std::vector<std::uint32_t>{1, 1, 0}), boost::test_tools::per_element());
+    BOOST_TEST(chosen("least_requests") == (std::vector<std::uint32_t>{0, 1, 0}), boost::test_tools::per_element());
+  }
+}

@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
             "}, {name: d, role: " + one_of({"decode", "decode", "decode", "colocated"}) + ", " +
             one_of({"tp: 2, pp: 2", "tp: 4", "tp: 2, count: 2"}) + "}]",
         "workload.router={policy: round_robin" +
-            one_of({"", ", decider: uncached_tokens, decider_tokens: 200",
+            one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200",
                     ", decider: prefill_load, queue_threshold: 0.5"}) +
             "}",
         "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +

@@ -58,9 +58,12 @@ Record<RouterSpec> router_record() {
            "how an instance is chosen. fixed: by `instance` and `decode_instance` of the request; round_robin; random; "
            "session: by a ring of hashes; least_load: by reports of the engines, (4 waiting + running) / max_seqs; "
            "least_requests: sent and not ended; power_of_two: the better of two; cache_aware: SGLang's; kv_cost: "
-           "Dynamo's; scorers: llm-d's; prefix_trie: production-stack's")
+           "Dynamo's; scorers: llm-d's; prefix_trie: production-stack's; link_aware: for `decode` only")
       .required();
-  r.choice("decode", &Spec::decode, policies, "policy for the instance that computes the answer")
+  r.choice(
+       "decode", &Spec::decode, policies,
+       "policy for the instance that computes the answer. link_aware: where the KV would come soonest, over links as "
+       "loaded")
       .fallback("as `policy`");
   r.add("state_delay_us", &Spec::state_delay_us,
         "of least_load, kv_cost, scorers: time from an event in an engine until the router knows of it")
@@ -179,6 +182,13 @@ RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
         std::string("does not apply to policy: ") + word(spec.policy) + "; accepted with policy: " + joined(accepted));
   }
   check_decider(spec, setting.has_answers, source);
+  if (spec.policy == RouterPolicy::link_aware)
+    refuse_workload(source, policy_key(source),
+                    "link_aware compares the ways of KV from the instance with the prompt; accepted as router.decode");
+  if (spec.decode == RouterPolicy::link_aware && spec.keeps_prompt.rule != workload::inference::PromptRule::none)
+    refuse_workload(source, "router.decode",
+                    "link_aware needs the instance with the prompt, and a decider chooses the decode instance first; "
+                    "accepted with decider: none");
   if (value_at(source.root, path + ".queue_order") && !spec.queue_threshold)
     refuse_workload(source, "router.queue_order", "no request waits; accepted with queue_threshold");
   if (setting.names_instances && spec.policy != RouterPolicy::fixed)

@@ -7,6 +7,7 @@
 #include "workload/inference/routing/kv_cost_policy.h"
 #include "workload/inference/routing/least_load_policy.h"
 #include "workload/inference/routing/least_requests_policy.h"
+#include "workload/inference/routing/link_aware_policy.h"
 #include "workload/inference/routing/power_of_two_policy.h"
 #include "workload/inference/routing/prefill_load_decider.h"
 #include "workload/inference/routing/prefix_trie_policy.h"
@@ -24,7 +25,8 @@ namespace {
 constexpr std::uint32_t kPromptChoices = 100, kAnswers = 101;
 
 std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec& spec,
-                                           const std::vector<std::string>& names, Random random) {
+                                           const std::vector<std::string>& names, const KvEstimate& estimate,
+                                           Random random) {
   switch (policy) {
     case RouterPolicy::fixed: return std::make_unique<FixedPolicy>();
     case RouterPolicy::round_robin: return std::make_unique<RoundRobinPolicy>();
@@ -38,6 +40,7 @@ std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec
       return std::make_unique<KvCostPolicy>(spec.kv_cost, spec.keeps_prompt.rule != PromptRule::none, random);
     case RouterPolicy::scorers: return std::make_unique<ScorersPolicy>(spec.scorers, names.size(), random);
     case RouterPolicy::prefix_trie: return std::make_unique<PrefixTriePolicy>(names.size(), random);
+    case RouterPolicy::link_aware: return std::make_unique<LinkAwarePolicy>(estimate);
   }
   return nullptr;
 }
@@ -60,7 +63,7 @@ std::vector<RouterView::Member> views_of(const std::vector<Router::Member>& memb
 
 }  // namespace
 
-Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed)
+Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed, KvEstimate estimate)
     : spec_(spec), view_(views_of(members), Time::seconds(spec.state_delay_us * 1e-6), follows_blocks()) {
   std::vector<std::string> names;
   for (std::uint32_t id = 0; id < members.size(); ++id) {
@@ -68,8 +71,8 @@ Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::
     if (takes_prompts(members[id].role)) takes_prompts_.push_back(id);
     if (takes_answers(members[id].role)) takes_answers_.push_back(id);
   }
-  prompts_ = make_policy(spec.policy, spec, names, Random(seed, kPromptChoices));
-  answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, Random(seed, kAnswers));
+  prompts_ = make_policy(spec.policy, spec, names, estimate, Random(seed, kPromptChoices));
+  answers_ = make_policy(spec.decode.value_or(spec.policy), spec, names, estimate, Random(seed, kAnswers));
   decider_ = make_decider(spec.keeps_prompt);
 }
 

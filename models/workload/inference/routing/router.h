@@ -20,8 +20,9 @@ class Router {
     std::string name;
     InstanceRole role = InstanceRole::colocated;
   };
-  /// @param members  the instances, by id
-  Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed);
+  /// @param members   the instances, by id
+  /// @param estimate  for link_aware
+  Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed, KvEstimate estimate = {});
 
   RouterView& view() { return view_; }
   /// Whether reports of blocks are of use.

@@ -19,10 +19,11 @@ enum class RouterPolicy : std::uint8_t {
   kv_cost,
   scorers,
   prefix_trie,
+  link_aware,
 };
-inline constexpr std::array<const char*, 11> kRouterPolicyNames{
-    "fixed",        "round_robin", "random",  "session", "least_load", "least_requests",
-    "power_of_two", "cache_aware", "kv_cost", "scorers", "prefix_trie"};
+inline constexpr std::array<const char*, 12> kRouterPolicyNames{
+    "fixed",        "round_robin", "random",  "session", "least_load",  "least_requests",
+    "power_of_two", "cache_aware", "kv_cost", "scorers", "prefix_trie", "link_aware"};
 
 /// sgl-project/sglang, sgl-model-gateway/src/policies/cache_aware.rs; the values are the command line's.
 struct CacheAwareSpec {

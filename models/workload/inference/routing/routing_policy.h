@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "workload/inference/kv/block_contents.h"
@@ -37,6 +39,7 @@ class Asked {
   const std::uint32_t number;
   const Request& request;
   RequestPart part;
+  std::optional<std::uint32_t> from;  ///< of an answer: the instance with the prompt, if it has been chosen
 
  private:
   const RequestContent& content_;
@@ -46,6 +49,9 @@ class Asked {
 
 /// Ids of instances, ascending.
 using Candidates = std::vector<std::uint32_t>;
+
+/// The expected time of a request's KV from the instance with its prompt to another one.
+using KvEstimate = std::function<Time(const Request&, std::uint32_t from, std::uint32_t to)>;
 
 class RoutingPolicy {
  public:

@@ -62,6 +62,16 @@ KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
       .first->second;
 }
 
+Time KvExchange::expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens) {
+  std::vector<KvLoads::Piece> pieces;
+  const HandoffPlan& plan = this->plan(from, to);
+  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+    for (const HandoffPlan::Share& share : plan.shares(r))
+      if (const Bytes bytes = plan.bytes(share, {0, prompt_tokens, prompt_tokens}); bytes > 0)
+        pieces.push_back({*from.grid().rank(r).memory, *to.grid().rank(share.decode_rank).memory, bytes});
+  return loads_->expected(pieces);
+}
+
 std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
   const std::uint64_t of_block = part.from->spec().scheduler.block_tokens;
   const std::uint64_t first = part.tokens.begin / of_block, last = ceil_div(part.tokens.end, of_block);
@@ -224,6 +234,11 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
   }
   for (const CopyTarget& transfer : transfers) prompt.moved.bytes += transfer.bytes;
   if (!pushes()) way(*of.from, *of.to).sends.waits(prompt.earliest[fields.rank]);
+  if (loads_) {
+    std::vector<KvLoads::Piece> pieces;
+    for (const CopyTarget& transfer : transfers) pieces.push_back({*rank.memory, transfer.destination, transfer.bytes});
+    loads_->begun(JobLabel::of(*this, fields).arguments, pieces);
+  }
   executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
                  *this, ready);
 }
@@ -257,6 +272,7 @@ void KvExchange::on_job_done(const Job& job) {
   --done.left;
   --prompt.left;
   way(*done.from, *done.to).sends.arrived();
+  if (loads_) loads_->landed(job.label().arguments);
   KvMoved& moved = prompt.moved;
   if (moved.begun == Time()) moved.begun = job.begun_at();
   moved.landed = executor_.fabric().now();

@@ -9,6 +9,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "workload/inference/engine/instance.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
+#include "workload/inference/service/kv_loads.h"
 #include "workload/inference/service/kv_sends.h"
 
 namespace railyard::workload::inference {
@@ -88,6 +90,11 @@ class KvExchange : private JobClient, private JobNamer {
         names_requests_(names_requests),
         executor_(executor),
         client_(client) {}
+
+  /// expected() knows what is on its way. Call before the first transfer.
+  void follow_loads() { loads_.emplace(executor_.fabric()); }
+  /// How long the KV of a prompt would take now from one to the other, over links as loaded. @pre follow_loads()
+  Time expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens);
 
   const HandoffPlan& plan(const Instance& from, const Instance& to) { return way(from, to).plan; }
   /// When KV may be sent from one to the other.
@@ -188,6 +195,7 @@ class KvExchange : private JobClient, private JobNamer {
   KvExchangeClient& client_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Way> ways_;  ///< by the ids of two instances
   std::unordered_map<std::uint32_t, Prompt> prompts_;            ///< whose KV has not arrived
+  std::optional<KvLoads> loads_;
   std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
   std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };

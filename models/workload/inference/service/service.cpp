@@ -11,12 +11,16 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
     : spec_(spec),
       fabric_(executor.fabric()),
       executor_(executor),
-      router_(spec_.router, router_members(placed), spec_.seed),
+      router_(spec_.router, router_members(placed), spec_.seed,
+              [this](const Request& request, std::uint32_t from, std::uint32_t to) {
+                return exchange_.expected(*instances_[from], *instances_[to], request.prompt_tokens);
+              }),
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       leaving_(instances_.size()),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
                   Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
+  if (spec_.router.decode == RouterPolicy::link_aware) exchange_.follow_loads();
   if (!router_.follows_blocks()) return;
   for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
 }
@@ -253,6 +257,7 @@ void Service::on_forwarded(std::uint32_t request) {
   const std::uint32_t from = served.visits.front().instance;
   if (Visit& answer = served.visits.back(); answer.instance == Visit::kNowhere) {
     Asked asked(request, served.request, content, RequestPart::answer);
+    asked.from = from;
     answer.instance = send(asked, choose(asked, RequestPart::answer), RequestPart::answer);
   }
   --leaving_[from];

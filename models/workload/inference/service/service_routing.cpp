@@ -80,6 +80,7 @@ void Service::route(std::uint32_t request) {
   if (visits[0].part == RequestPart::prompt && needs_answer(served.request)) {
     visits.emplace_back();
     visits[1].part = RequestPart::answer;
+    asked.from = visits[0].instance;
     if (exchange_.pushes() && !answer) answer = choose(asked, RequestPart::answer);
     if (answer) visits[1].instance = send(asked, *answer, RequestPart::answer);
   }
