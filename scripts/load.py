@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 
 from lib import runner
-from lib.command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line, positive
+from lib.command_line import BAD_INPUT, INTERRUPTED, Parser, one_line, positive
 
 try:
     from lib.yaml_source import InputError
@@ -96,7 +96,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--price", type=price, action="append", default=[], metavar="GPU=PER_HOUR",
                         help="price of a GPU for an hour, in any currency: adds the cost of a million tokens; repeatable")
     parser.add_argument("--no-page", action="store_true", help="write no load.html, and do not run what only the page shows")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for all results (default: out/load_ and the name of the scenario)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for all results (default: ./out/load_ and the name of the scenario)")
     parser.add_argument("--workers", type=positive, metavar="N", help="parallel processes (default: number of processors), or tasks of a cluster")
     parser.add_argument("--backend", type=whole.backend, default="local", metavar="local|slurm|COMMAND", help="where runs run, as for sweep.py")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="an option for sbatch; repeatable")
@@ -114,7 +114,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.sbatch and options.backend != "slurm":
         parser.error("--sbatch needs --backend slurm")
     options.workers = options.workers or (runner.WORKERS if options.backend == "local" else whole.CLUSTER_WORKERS)
-    options.out = options.out or ROOT / "out" / f"load_{options.scenario.stem}"
+    options.out = options.out or pathlib.Path("out", f"load_{options.scenario.stem}")
     return options
 
 

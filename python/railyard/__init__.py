@@ -10,6 +10,6 @@ The package is a thin layer on the command `railyard` (railyard.command() says h
 
 from .command import InputError, NoProgress, RunFailed, command, shipped
 from .results import Result, read
-from .runs import compare, run, sweep, table
+from .runs import compare, load, plan, run, sweep, table
 
-__all__ = ["InputError", "NoProgress", "Result", "RunFailed", "command", "compare", "read", "run", "shipped", "sweep", "table"]
+__all__ = ["InputError", "NoProgress", "Result", "RunFailed", "command", "compare", "load", "plan", "read", "run", "shipped", "sweep", "table"]

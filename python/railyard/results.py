@@ -26,6 +26,12 @@ def number(text: str) -> Any:
     return text or None
 
 
+def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file."""
+    with open(path, newline="", encoding="utf-8") as stream:
+        return [{key: number(cell) for key, cell in row.items()} for row in csv.DictReader(stream)]
+
+
 def frame(rows: list[dict[str, Any]]) -> Any:
     """A DataFrame if pandas is installed; otherwise the rows."""
     return pandas.DataFrame(rows) if pandas is not None else rows
@@ -50,8 +56,7 @@ class Tables(Mapping):
         path = self._directory / f"{name}.csv"
         if not path.is_file():
             raise KeyError(f"{name}; there are: {', '.join(self)}")
-        with open(path, newline="", encoding="utf-8") as stream:
-            return frame([{key: number(cell) for key, cell in row.items()} for row in csv.DictReader(stream)])
+        return frame(rows_of(path))
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(path.stem for path in self._directory.glob("*.csv")))

@@ -1,7 +1,6 @@
 """Runs, sweeps and comparisons."""
 
 import concurrent.futures
-import csv
 import itertools
 import json
 import os
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .command import call
-from .results import Result, flat, frame, number
+from .results import Result, flat, frame, rows_of
 
 Scenario = str | os.PathLike | Mapping[str, Any]
 
@@ -57,11 +56,35 @@ def table(results: Iterable[Result]) -> Any:
     return frame([{**result.sets, **dict(flat(result.metrics))} for result in results])
 
 
+def load(scenario: str | os.PathLike, slo: Mapping[str, float], *, rates: Sequence[float] = (), out: str | os.PathLike | None = None,
+         options: Sequence[str] = (), **sets: Any) -> dict[str, Any]:
+    """The judgement of railyard load (docs/load.md), as in load.json: of these rates of requests; without any, of the largest rate that keeps all
+    objectives, and of those on the way to it.
+
+    @param slo  limits by metric: {"ttft_p99_s": 1, "tpot_p99_s": 0.04}
+    @param out  directory for pages and runs, which the same call goes on from; by default one that is removed
+    """
+    with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
+        limits = ",".join(f"{metric}={limit}" for metric, limit in slo.items())
+        what = ["--rates", ",".join(map(str, rates))] if rates else ["--find-max"]
+        page = [] if out else ["--no-page"]
+        return json.loads(call(["load", scenario, "--slo", limits, *what, "--json", "--out", out or scratch, *page, *_words(sets), *options]))
+
+
+def plan(options: Sequence[str], *, out: str | os.PathLike) -> Any:
+    """The mappings that railyard plan looked at (docs/planning.md): the rows of plan.csv.
+
+    @param options  of the command line, such as ["--base", "scenario.yaml", "--top", 6]
+    @param out      directory for decision.md, decision.html, plan.csv and the runs
+    """
+    call(["plan", *options, "--out", out])
+    return frame(rows_of(pathlib.Path(out) / "plan.csv"))
+
+
 def compare(*results: Result | str | os.PathLike) -> Any:
     """The comparison of railyard compare: a row for each quantity, a column for each run."""
     folders = [result.directory if isinstance(result, Result) else result for result in results]
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
         path = pathlib.Path(scratch) / "compared.csv"
         call(["compare", *folders, "--csv", path])
-        with open(path, newline="", encoding="utf-8") as stream:
-            return frame([{key: number(cell) for key, cell in row.items()} for row in csv.DictReader(stream)])
+        return frame(rows_of(path))

@@ -109,6 +109,12 @@ def scenario_file(word: str) -> str:
     raise InputError(f"railyard: error: {word}: no such file, and no shipped scenario{near}; railyard list scenarios")
 
 
+def with_shipped(words: Sequence[str]) -> list[str]:
+    """The words of a script's command line; the first is replaced by the path of the shipped scenario or sweep of this name."""
+    found = shipped(words[0]) if words and not words[0].startswith("-") and not os.path.exists(words[0]) else None
+    return [str(found), *words[1:]] if found else list(words)
+
+
 def platform_of(scenario: str) -> str:
     """@throws InputError if the scenario names none"""
     for key, _, value in read(scenario).items("scenario"):

@@ -1,5 +1,6 @@
 """Tables of what is shipped: models, GPUs, machines, engines, kinds of workload, metrics, scenarios."""
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
+@functools.cache
 def _sheet(kind: str, name: str) -> dict:
     return yaml.safe_load((SHEETS / kind / f"{name}.yaml").read_text(encoding="utf-8"))
 

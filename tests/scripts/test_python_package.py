@@ -19,7 +19,7 @@ LAYER = {"platform": "dgx_h100", "model": {"config": f"{ROOT}/tests/models/tiny.
 def of_this_build(monkeypatch, tmp_path):
     """The command with the executables under test."""
     script = tmp_path / "railyard-of-tests"
-    script.write_text(f'#!/bin/sh\ncase $1 in run) shift; set -- run --bin "{BIN}" "$@" ;; esac\nexec "{ROOT}/scripts/railyard" "$@"\n')
+    script.write_text(f'#!/bin/sh\ncase $1 in run) shift; set -- run --bin "{BIN}" "$@" ;; load | plan) set -- "$@" --bin "{BIN}" ;; esac\nexec "{ROOT}/scripts/railyard" "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("RAILYARD", str(script))
 
@@ -58,6 +58,22 @@ def test_a_comparison_has_the_metrics_of_both_runs():
     rows = rows if isinstance(rows, list) else rows.to_dict("records")
     found = next(list(row.values())[1:] for row in rows if row["quantity"] == "layer_s")
     assert found == pytest.approx([short.metrics["layer_s"], long.metrics["layer_s"]])
+
+
+def test_a_load_says_which_rates_keep_the_objectives(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(f"platform: dgx_h100\nmodel: {{config: {ROOT}/tests/models/tiny.json}}\nworkload: {{kind: serving, engine: vllm-0.19, instances: [{{name: a, tp: 1}}],"
+                        " requests: {count: 100, arrivals: poisson, rate_per_s: 1, prompt_tokens: 100, output_tokens: 5}}\n")
+    found = railyard.load(scenario, {"ttft_s": 10}, rates=[2], options=["--seeds", "1", "--workers", "1"])
+    assert [(load["rate_per_s"], load["verdict"]) for load in found["loads"]] == [(2, "holds")]
+
+
+def test_a_plan_lists_its_mappings(tmp_path):
+    options = ["--model", ROOT / "tests" / "models" / "tiny.json", "--platform", "dgx_h100", "--nodes", 1, "--batch", 8, "--seq", 512, "--top", 1,
+               "--fix", "tp=2", "--fix", "pp=1", "--fix", "micro_batch=1", "--no-what-if"]
+    rows = railyard.plan(options, out=tmp_path / "plan")
+    rows = rows if isinstance(rows, list) else rows.to_dict("records")
+    assert rows and (tmp_path / "plan" / "decision.md").exists()
 
 
 def test_errors_are_exceptions_with_the_line_of_the_command():

@@ -57,6 +57,11 @@ def test_a_shipped_scenario_runs_by_its_name_from_any_folder(tmp_path):
     assert railyard("check", "layers/decode", "--set", "workload.batch=0").returncode == 2
 
 
+def test_a_shipped_sweep_is_found_by_its_name_too(tmp_path):
+    done = railyard("sweep", "sweeps/layer_tp", "--list", "--out", tmp_path, "--bin", BIN, cwd=tmp_path)
+    assert done.returncode == 0 and "tokens" in done.stdout, done.stderr
+
+
 def test_what_cannot_run_is_refused_in_one_line(tmp_path):
     assert "did you mean 'layers/decode'?" in refused("run", "layers/decod")
     assert "platform: missing" in refused("run", tiny(tmp_path))
