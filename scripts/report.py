@@ -11,6 +11,7 @@ docs/report.md explains the page.
 import argparse
 import math
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -22,15 +23,15 @@ except ImportError as missing:
     sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
 
 
-def limit(text: str) -> tuple[str, float]:
-    name, _, value = text.partition("=")
+def limit(text: str) -> charts.Limit:
+    found = re.fullmatch(r"([^<>=]+)(=|<=|>=)([^<>=]+)", text)
     try:
-        seconds = float(value)
+        value = float(found[3]) if found else math.nan
     except ValueError:
-        seconds = math.nan
-    if not name or not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not METRIC=SECONDS, as ttft_s=0.5")
-    return name, seconds
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not METRIC=LIMIT, as ttft_s=0.5")
+    return charts.Limit(found[1].strip(), value, found[2] != ">=")
 
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -42,8 +43,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=limit,
         action="append",
         default=[],
-        metavar="METRIC=SECONDS",
-        help="service level: a line at this value in the chart of the Pareto front; repeatable",
+        metavar="METRIC=LIMIT",
+        help="service level, of any metric or percentile (ttft_p95_s=0.5, slo_attainment_ratio>=0.9): a line in its chart of the Pareto front, and how many runs keep it; repeatable",
     )
     parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also write every chart as an SVG file")
     options = parser.parse_args(arguments)
@@ -65,14 +66,14 @@ def of_run(files: pathlib.Path) -> list[charts.Chart]:
 def report(options: argparse.Namespace) -> None:
     subject = source.read(options.directory)
     shown = [
-        *charts.fronts(subject, dict(options.slo)),
+        *charts.fronts(subject, options.slo),
         *kinds.charts(subject),
         *charts.shares(subject),
         *charts.heats(subject),
     ]
     detail = next(iter(subject.ranked()), None)
     details = of_run(detail.files) if detail else []
-    text = page.render(subject, shown, detail, details, options.html)
+    text = page.render(subject, shown, detail, details, options.html, charts.kept(subject, options.slo))
     if options.figures:
         figures.draw_all([*shown, *details], options.figures)
     scratch = options.html.with_name(f".{options.html.name}")

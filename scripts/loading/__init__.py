@@ -2,7 +2,6 @@
 
   student.py     quantiles of Student's t
   objectives.py  an objective: a metric or a percentile of a time of each request, and its limit
-  requests.py    the times of the requests of a run
   judgement.py   whether a load keeps its objectives, as far as its requests can tell
   search.py      the largest rate that keeps them; knows no simulator
   runs.py        loads as points of a sweep, through the one runner

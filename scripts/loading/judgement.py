@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lib import summaries
+from lib.request_times import MIDDLE, QUANTITIES, Requests, percentile
 
-from .objectives import QUANTITIES, Objective
-from .requests import MIDDLE, Requests, percentile
+from .objectives import Objective
 from .student import quantile
 
 BATCHES = 10  # of a run

@@ -9,11 +9,9 @@ import re
 from dataclasses import dataclass
 
 from lib import metrics
+from lib.request_times import PARTS, QUANTITIES, examples, quantity_of
 
 KIND = "serving"
-PARTS = "ttft_"  # with a part of TTFT behind it: ttft_queue_blocks_p99_s
-QUANTITIES = {"ttft": "TTFT", "ttft_admitted": "TTFT from admission", "tpot": "TPOT", "e2e": "E2E"}
-_OF_REQUESTS = re.compile(r"(?P<quantity>[a-z0-9_]+?)(?:_p(?P<percent>\d+(?:\.\d+)?))?_s")
 _TEXT = re.compile(r"(?P<metric>[^<>=]+)(?P<sign>=|<=|>=)(?P<bound>[^<>=]+)")
 
 
@@ -47,17 +45,6 @@ class Objective:
         return f"{name} mean" if self.percent is None else f"{name} p{self.percent:g}"
 
 
-def quantity_of(metric: str) -> tuple[str, float | None] | None:
-    """The quantity and the percentile in the name of a metric; None if it is none of each request."""
-    found = _OF_REQUESTS.fullmatch(metric)
-    if not found or found["quantity"] not in (*QUANTITIES, *(PARTS + part for part in metrics.ttft_parts())):
-        return None
-    percent = found["percent"]
-    if percent is not None and not 0 < float(percent) < 100:
-        raise ObjectiveError(f"{metric}: a percentile is above 0 and below 100")
-    return found["quantity"], None if percent is None else float(percent)
-
-
 def objective_of(text: str) -> Objective:
     found = _TEXT.fullmatch(text.strip())
     if not found:
@@ -69,10 +56,12 @@ def objective_of(text: str) -> Objective:
         bound = math.nan
     if not 0 < bound < math.inf:
         raise ObjectiveError(f"'{text}': the limit is no number above 0; accepted: METRIC=LIMIT, as ttft_p99_s=1")
-    of_requests = quantity_of(metric)
+    try:
+        of_requests = quantity_of(metric)
+    except ValueError as error:
+        raise ObjectiveError(str(error)) from error
     if of_requests is None and not metrics.is_metric(metric, (KIND,)):
-        every = [f"{quantity}{percent}_s" for quantity in QUANTITIES for percent in ("", "_p50", "_p90", "_p99")]
-        raise ObjectiveError(f"'{metric}' is no metric of {KIND}{metrics.nearest(metric, (KIND,), every)}")
+        raise ObjectiveError(f"'{metric}' is no metric of {KIND}{metrics.nearest(metric, (KIND,), examples())}")
     if of_requests is None:
         if sign == "=" and not re.search(r"(?<!per)_s(\.|$)", metric):
             raise ObjectiveError(f"'{text}': at most or at least? accepted: {metric}<={bound:g}, {metric}>={bound:g}")

@@ -3,6 +3,7 @@
 import math
 
 from lib import summaries
+from lib.request_times import percentile
 from reporting.charts import Chart, Shares
 from reporting.lines import Dot, Line, Lines
 from reporting.markup import Element, element
@@ -11,7 +12,6 @@ from reporting.path_charts import charts as causes
 
 from . import batches, cost
 from .judgement import Load
-from .requests import percentile
 from .result import SHOWN_TIMES, Result, duration_text
 
 RATE = "requests/s"

@@ -8,11 +8,11 @@ import pathlib
 from dataclasses import asdict, dataclass, field
 
 from comparing.tables import duration
+from lib.request_times import percentile
 
 from . import cost
 from .judgement import Load, Verdict
 from .objectives import Objective
-from .requests import percentile
 from .runs import Runs
 from .scenario import Loaded
 from .search import Knee
@@ -96,7 +96,7 @@ class Result:
         if self.knee:
             knee = self.knee
             interval = f" ({knee.interval_per_s[0]:g} to {knee.interval_per_s[1]:g})" if knee.interval_per_s else ""
-            first = " and ".join(knee.broken) or "the steady state"
+            first = knee.broken[0] if knee.broken else "the steady state"
             return f"{knee.rate_per_s:g} requests/s{interval} keep {limits}; beyond, {first} breaks first."
         if not self.objectives:
             return f"{len(self.loads)} loads, without objectives."

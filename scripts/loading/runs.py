@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lib import runner
+from lib import request_times, runner
 from sweeping import whole
 from sweeping.plan import Sweep
 from sweeping.store import Outcome, Store
 
-from . import requests
 from .judgement import Load, Run
 from .objectives import Objective
 from .scenario import Loaded
@@ -46,9 +45,9 @@ class Runs:
             runs = []
             for seed in seeds:
                 folder, outcome = folders[self._name(rate, count, seed)]
-                path = folder / "out" / "requests.csv"
-                requests.without_gaps(path)
-                runs.append(Run(seed, outcome.summary, requests.read(path, Load.quantities(self.objectives))))
+                path = folder / "out" / request_times.FILE
+                request_times.without_gaps(path)
+                runs.append(Run(seed, outcome.summary, request_times.read(path, Load.quantities(self.objectives))))
             found.append(Load(rate, count, runs, self.objectives))
             self.told(found[-1])
         return found
@@ -63,7 +62,7 @@ class Runs:
         outs = {key: folders[name][0] / "out" for key, name in names.items()}
         for out in outs.values():
             (out / CHAINS).unlink(missing_ok=True)
-            requests.without_gaps(out / "requests.csv")
+            request_times.without_gaps(out / request_times.FILE)
         return [outs[rate, count, OBSERVED] for rate, count in loads], outs[*explained, EXPLAINED] if explained else None
 
     @staticmethod

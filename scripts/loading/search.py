@@ -17,7 +17,7 @@ STEP = 2.0  # of the rate, while only one side is known
 CONFIDENCE = 0.95  # of the interval
 APART = 1.5  # times the precision: how far a new rate is from both ends, at least
 SOFT = 4  # see settle()
-MOST_DOUBLINGS = 3  # of requests at once
+LEAST_FACTOR, MOST_FACTOR = 1.5, 8.0  # of requests at once
 MOST_LOADS = 60
 LEAST_LEVEL = 1e-3  # of a level that no request has reached
 DIGITS = 4  # of a rate
@@ -35,7 +35,7 @@ class Knee:
     interval_per_s: tuple[float, float] | None  # of CONFIDENCE
     low: Load  # the largest rate that keeps all objectives
     high: Load  # the smallest that does not
-    broken: tuple[str, ...]  # the metrics that are broken first; none: no steady state
+    broken: tuple[str, ...]  # metrics of the objectives that are broken beyond, the first one first; none: no steady state
 
 
 def rounded(rate: float) -> float:
@@ -93,7 +93,7 @@ class Search:
             factor = 2.0 if load.may_grow else self._error_factor(load)
             if factor <= 1:
                 return 0
-        return min(load.count * 2 ** min(max(1, math.ceil(math.log2(factor))), MOST_DOUBLINGS), self.most)
+        return min(math.ceil(load.count * min(max(LEAST_FACTOR, 1.1 * factor), MOST_FACTOR)), self.most)
 
     def _error_factor(self, load: Load) -> float:
         """By how much more requests an open objective is decided, or its limit is known to `precision` in rate; errors fall with their root."""
@@ -174,7 +174,7 @@ class Search:
             return Knee(low.rate_per_s, None, low, high, ())
         rate, growth, at_low, at_high = found
         nearer = at_low if rate / low.rate_per_s < high.rate_per_s / rate else at_high
-        broken = tuple(b.objective.metric for _, b in _pairs(low, high) if b.excess > 0)
+        broken = tuple(dict.fromkeys([at_high.objective.metric, *(b.objective.metric for _, b in _pairs(low, high) if b.excess > 0)]))
         if math.isinf(nearer.error):
             return Knee(rounded(rate), None, low, high, broken)
         width = self._in_rate(nearer, growth)

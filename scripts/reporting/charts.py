@@ -2,12 +2,14 @@
 
 This module computes numbers; draw.py draws."""
 
+import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from comparing.tables import parts
+from lib import request_times
 
 from .source import Error, Point, Subject, mean
 
@@ -22,6 +24,32 @@ QUESTIONS = (
     "workload.batch",
     "workload.context_tokens",
 )
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A service level of a metric, which may be any percentile of a time of each request."""
+
+    metric: str
+    value: float
+    is_most: bool = True
+
+    @property
+    def text(self) -> str:
+        return f"{self.metric} {'<=' if self.is_most else '>='} {self.value:g}"
+
+    def of(self, point: Point) -> float | None:
+        """The value of its metric."""
+        found = point.metrics.get(self.metric)
+        if isinstance(found, (int, float)) and not isinstance(found, bool):
+            return found
+        try:
+            return request_times.value_of(self.metric, point.files) if point.files else None
+        except ValueError as error:
+            raise Error(f"--slo {error}") from error
+
+    def keeps(self, value: float) -> bool:
+        return value <= self.value if self.is_most else value >= self.value
 
 
 @dataclass
@@ -61,7 +89,7 @@ class Front(Chart):
     x_name: str
     y_name: str
     marks: list[Mark]
-    limit: float | None = None  # of x: the service level
+    limit: Limit | None = None  # of x
 
     @property
     def groups(self) -> list[str]:
@@ -163,6 +191,11 @@ def _front_axes(point: Point) -> list[tuple[str, str, str, Callable[[Point], int
             ("prefill", "ttft_s", "prefill_capacity_tokens_per_s", lambda p: p.ranks("prefill")),
             ("decode", "tpot_s", "iterations.tokens_per_s", lambda p: p.ranks("decode")),
         ]
+    if point.kind == "serving":
+        return [
+            ("TTFT", "ttft_p99_s", "request_rate_per_s", lambda p: p.ranks()),
+            ("TPOT", "tpot_p50_s", "output_tokens_per_s", lambda p: p.ranks()),
+        ]
     if point.kind == "layer" and "tokens_per_s" in point.metrics:
         return [("pass", "pass_s", "tokens_per_s", lambda p: p.metrics["ranks"])]
     if point.kind == "layer":
@@ -178,33 +211,59 @@ def _question(subject: Subject, point: Point) -> str:
     return ", ".join(f"{name}={point.values[name]}" for name in asked)
 
 
-def fronts(subject: Subject, limits: dict[str, float]) -> list[Front]:
-    """The fronts of a sweep; a single run has none. @param limits  service levels, in seconds, by metric"""
+def fronts(subject: Subject, limits: Iterable[Limit]) -> list[Front]:
+    """The fronts of a sweep, those of its kind and one for each limit of another metric; a single run has none."""
     found: dict[str, Front] = {}
+    by_metric = {limit.metric: limit for limit in limits}
     for point in subject.done if subject.is_sweep else []:
-        for name, x_name, y_name, gpus in _front_axes(point):
-            x, y = point.metrics.get(x_name), point.metrics.get(y_name)
-            if not x or y is None or not (count := gpus(point)):
-                continue
-            per_gpu = "" if point.kind == "collective" or y_name == "tflops" else " per GPU"
-            chart = found.setdefault(
-                name, Front(f"front-{name}", f"Front: {name}", x_name, y_name + per_gpu, [], limits.get(x_name))
-            )
-            chart.marks.append(Mark(point.number, point.label, _question(subject, point), x, y / count))
-    if unknown := sorted(set(limits) - {chart.x_name for chart in found.values()}):
-        there = ", ".join(chart.x_name for chart in found.values()) or "none"
-        raise Error(f"--slo {unknown[0]}: the page has no such time; accepted: {there}")
+        axes = _front_axes(point)
+        for name, x_name, y_name, gpus in axes:
+            _mark(subject, found, f"front-{name}", f"Front: {name}", point, x_name, point.metrics.get(x_name), y_name, gpus, by_metric)
+        for metric, limit in by_metric.items():
+            if all(metric != x_name for _, x_name, _, _ in axes):
+                _, _, y_name, gpus = axes[-1] if axes else ("", "", subject.objective, lambda p: 1)
+                _mark(subject, found, f"front-{metric}", f"Front: {metric}", point, metric, limit.of(point), y_name, gpus, by_metric)
     for chart in found.values():
         highest = dict.fromkeys(chart.groups, -math.inf)
         for mark in sorted(chart.marks, key=lambda m: (m.x, -m.y)):
             mark.best = mark.y > highest[mark.group]
             highest[mark.group] = max(highest[mark.group], mark.y)
-        within = [mark for mark in chart.marks if chart.limit is None or mark.x <= chart.limit]
         if chart.limit is not None:
+            within = [mark for mark in chart.marks if chart.limit.keeps(mark.x)]
             best = max(within, key=lambda m: m.y, default=None)
             most = f"the most throughput has {best.label}" if best else "none"
-            chart.note = f"Within {chart.x_name} = {chart.limit:g}: {len(within)} of {len(chart.marks)} runs; {most}."
+            sign = "" if chart.limit.is_most else "at least "
+            chart.note = f"Within {chart.x_name} = {sign}{chart.limit.value:g}: {len(within)} of {len(chart.marks)} runs; {most}."
     return list(found.values())
+
+
+def _mark(subject: Subject, found: dict[str, Front], name: str, title: str, point: Point, x_name: str, x: float | None, y_name: str,
+          gpus: Callable[[Point], int], limits: dict[str, Limit]) -> None:
+    """Adds a run to a front, if it has both quantities."""
+    y = point.metrics.get(y_name, point.objective if y_name == subject.objective else None)
+    if not x or y is None or not (count := gpus(point)):
+        return
+    per_gpu = "" if point.kind == "collective" or y_name in ("tflops", subject.objective) else " per GPU"
+    chart = found.setdefault(name, Front(name, title, x_name, y_name + per_gpu, [], limits.get(x_name)))
+    chart.marks.append(Mark(point.number, point.label, _question(subject, point), x, y / count))
+
+
+def kept(subject: Subject, limits: list[Limit]) -> str:
+    """How many runs keep all limits, and the best of them; of a single run, each value. @throws Error for a metric that no run has"""
+    values = {limit: {point.number: value for point in subject.done if (value := limit.of(point)) is not None} for limit in limits}
+    for limit, of_limit in values.items():
+        if not of_limit:
+            names = {name for point in subject.done for name in point.metrics} | set(request_times.examples())
+            close = difflib.get_close_matches(limit.metric, sorted(names), 3, 0.5)
+            raise Error(f"--slo {limit.metric}: no run has this metric" + (f"; nearest: {', '.join(close)}" if close else ""))
+    if not limits:
+        return ""
+    texts = ", ".join(limit.text for limit in limits)
+    if not subject.is_sweep:
+        return ", ".join(f"{limit.text}: {'kept' if limit.keeps(value) else 'broken'} ({value:.4g})" for limit, of in values.items() for value in of.values())
+    within = [point for point in subject.ranked() if all(point.number in of and limit.keeps(of[point.number]) for limit, of in values.items())]
+    best = f"; the {'best' if subject.objective else 'first'} of them: {within[0].label}" if within else ""
+    return f"{len(within)} of {len(subject.done)} runs keep {texts}{best}"
 
 
 def shares(subject: Subject) -> list[Shares]:

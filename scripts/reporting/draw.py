@@ -115,7 +115,7 @@ def _named(marks: Iterable[Mark], x: Scale, y: Scale, factor: float) -> Element:
 def front(chart: Front) -> Element:
     x_name = Quantity.of(chart.x_name, max(mark.x for mark in chart.marks))
     y_name = Quantity(chart.y_name, 1.0)
-    limit = [] if chart.limit is None else [chart.limit]
+    limit = [] if chart.limit is None else [chart.limit.value]
     groups, key, top = chart.groups, None, 34.0
     colour = {group: min(i, GROUPS - 1) for i, group in enumerate(groups)}
     if len(groups) > 1:
@@ -136,12 +136,12 @@ def front(chart: Front) -> Element:
         path += "".join(f"H{left:.1f}V{height:.1f}" for left, height in corners[1:]) + f"H{x.end:.1f}"
         drawing.append(element("path", d=path, class_=f"front s{colour[group]}"))
     if limit:
-        place = x(chart.limit * x_name.factor)
-        drawing.append(element("line", x1=place, x2=place, y1=bottom, y2=top, class_="limit", data_limit=repr(chart.limit)))
+        place = x(limit[0] * x_name.factor)
+        drawing.append(element("line", x1=place, x2=place, y1=bottom, y2=top, class_="limit", data_limit=repr(limit[0])))
         right = place > WIDTH - 160
         drawing.append(
             words(
-                f"SLO {chart.limit * x_name.factor:g}",
+                f"SLO {limit[0] * x_name.factor:g}",
                 place + (-5 if right else 5),
                 top + 12,
                 "limit-text",

@@ -207,9 +207,9 @@ def facts_list(facts: Sequence[tuple[str, str | Element | None]]) -> Element:
 
 
 def render(
-    subject: Subject, charts: Sequence[Chart], detail: Point | None, details: Sequence[Chart], page: pathlib.Path
+    subject: Subject, charts: Sequence[Chart], detail: Point | None, details: Sequence[Chart], page: pathlib.Path, kept: str
 ) -> str:
-    """@param charts  of all runs. @param detail  the run that `details` show. @param page  the path of the page"""
+    """@param charts  of all runs. @param detail  the run that `details` show. @param page  the path of the page. @param kept  which runs keep service levels"""
     page = page.resolve()
     main = element("main", element("h1", subject.title), id="main")
     sections = [chart_section(chart) for chart in charts]
@@ -226,6 +226,7 @@ def render(
                     ("axes", ", ".join(subject.axes)),
                     ("objective", goal),
                     ("best" if goal else "first", best),
+                    ("service level", kept),
                 ]
             )
         )
@@ -249,6 +250,7 @@ def render(
                         ("kind", detail.kind),
                         ("model", detail.model),
                         ("platform", detail.platform),
+                        ("service level", kept),
                         ("files", _files(detail, subject.directory, page)),
                     ]
                 )

@@ -44,7 +44,7 @@ def run_local(places: Places, jobs: list[Job], workers: int, over: Over) -> None
     with contextlib.closing(runner.completed(points, places.store.points, places.executables, workers)) as ends:
         for index, result in ends:
             if not result.interrupted:
-                over(jobs[index], Outcome(result.summary, result.error))
+                over(jobs[index], Outcome(result.summary, result.error, result.directory / "out"))
 
 
 class _Watch:

@@ -15,6 +15,7 @@
   where: tp * pp == gpus        # an expression or a list of them; points run only if it is true
   repeats: 3                    # with consecutive seeds, starting from the scenario's
   objective: {minimise: ttft_s}       # or maximise; an expression over metrics, axes and names
+                                      # subject_to: ttft_p99_s <= 1     only points for which this is true count
 
 The name of an axis is the last word of its key.
 """
@@ -25,7 +26,7 @@ import pathlib
 import re
 from dataclasses import dataclass, field, replace
 
-from lib import old_names
+from lib import metrics, old_names, request_times
 from lib.keys import names_input
 from lib.yaml_source import Value, leaves, nearest, read
 
@@ -70,6 +71,7 @@ class Scenario:
     inputs: dict[str, str]
     platform: str | None
     seed: int
+    kind: str | None = None  # of the workload
 
 
 @dataclass
@@ -108,6 +110,7 @@ class Sweep:
         if "schema_version" in fields and fields["schema_version"].plain() != SCHEMA_VERSION:
             raise fields["schema_version"].wrong(f"schema_version: expected {SCHEMA_VERSION}")
         self._scenarios: dict[pathlib.Path, Scenario] = {}
+        self.of_metrics: list[tuple[Expression, Value, str]] = []  # expressions that may name metrics, and where they are
         self.keys: dict[str, Value] = {}  # every key that is set, and where
         self.scenario = self._scenario(fields["scenario"], "scenario")
         self.settings = self._settings(fields.get("set"), "set")
@@ -127,13 +130,15 @@ class Sweep:
         for expression, value in self.where:
             _expect_names(value, "where", expression, known)
         self.objective, self.largest_is_best = self._objective(fields.get("objective"))
+        self.limits = self._limits(fields.get("objective"))
 
     # -- reading
 
-    def _one_or_more(self, value: Value | None) -> list[Value]:
+    @staticmethod
+    def _one_or_more(value: Value | None, what: str = "where") -> list[Value]:
         if value is None:
             return []
-        return value.list("where") if value.is_list else [value]
+        return value.list(what) if value.is_list else [value]
 
     def _scenario(self, value: Value, what: str) -> Scenario:
         path = (self.path.parent / value.text(what)).resolve()
@@ -242,11 +247,33 @@ class Sweep:
     def _objective(self, value: Value | None) -> tuple[Expression | None, bool]:
         if value is None:
             return None, False
-        fields = value.fields("objective", ("minimise", "maximise"))
-        if len(fields) != 1:
+        goals = {goal: metric for goal, metric in value.fields("objective", ("minimise", "maximise", "subject_to")).items() if goal != "subject_to"}
+        if len(goals) != 1:
             raise value.wrong("objective: expected minimise or maximise")
-        (goal, metric), = fields.items()
-        return _expression(metric, f"objective.{goal}", names_metrics=True), goal == "maximise"
+        (goal, metric), = goals.items()
+        self.of_metrics = [(_expression(metric, f"objective.{goal}", names_metrics=True), metric, f"objective.{goal}")]
+        return self.of_metrics[0][0], goal == "maximise"
+
+    def _limits(self, value: Value | None) -> list[Expression]:
+        entries = self._one_or_more(value.fields("objective", ("minimise", "maximise", "subject_to")).get("subject_to"), "objective.subject_to") if value else []
+        found = [(_expression(entry, "objective.subject_to", names_metrics=True), entry, "objective.subject_to") for entry in entries]
+        self.of_metrics += found
+        return [expression for expression, _, _ in found]
+
+    def check_metrics(self, points: list["SweepPoint"]) -> None:
+        """Before a run: whether runs of these points can have what the objective names. @throws InputError"""
+        kinds = {point.settings.get("workload.kind", point.scenario.kind) for point in points}
+        there = list(metrics.of_kinds()) if None in kinds else [metrics.kind_of(kind) for kind in kinds]
+        known = {name for point in points for name in point.names}
+        for expression, value, what in self.of_metrics:
+            for name in sorted(expression.names - known):
+                try:
+                    of_requests = request_times.quantity_of(name)
+                except ValueError as error:
+                    raise value.wrong(f"{what}: {expression.text}: {error}") from error
+                if of_requests is None and not metrics.is_metric(name, there):
+                    raise value.wrong(f"{what}: {expression.text}: '{name}' is neither a metric nor a name of the sweep"
+                                      f"{metrics.nearest(name, there, [*request_times.examples(), *known])}")
 
     # -- points
 
@@ -295,9 +322,9 @@ def scenario_at(path: pathlib.Path) -> Scenario:
         scalars[key] = leaf
         if names_input(key, leaf) and (path.parent / leaf).exists():
             inputs[key] = str((path.parent / leaf).resolve())
-    platform, seed = scalars.get("platform"), scalars.get("seed", 1)
+    platform, seed, kind = scalars.get("platform"), scalars.get("seed", 1), scalars.get("workload.kind")
     return Scenario(path, path.read_text(encoding="utf-8"), inputs, platform if isinstance(platform, str) else None,
-                    seed if isinstance(seed, int) else 1)
+                    seed if isinstance(seed, int) else 1, kind if isinstance(kind, str) else None)
 
 
 def _repeated(point: SweepPoint, position: int, repeat: int) -> SweepPoint:

@@ -39,7 +39,7 @@ class Ranking:
         self.labels: dict[int, str] = {}
 
     def add(self, job: Job, outcome: Outcome) -> None:
-        value = objective(self.sweep, job.point, outcome.summary) if outcome.summary else None
+        value = objective(self.sweep, job.point, outcome)
         if value is not None:
             first = job.point.position - job.point.position % self.sweep.repeats
             self.values.setdefault(first, []).append(value)

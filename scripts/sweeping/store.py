@@ -23,7 +23,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lib import run_files, runner, summaries
+from lib import request_times, run_files, runner, summaries
 from lib.yaml_source import InputError
 
 from .database import DATABASE, FIRST_COLUMNS, SCHEMA_VERSION, opened
@@ -54,6 +54,7 @@ class Outcome:
 
     summary: dict | None = None
     error: str = ""
+    files: pathlib.Path | None = None  # what the run wrote
 
     @property
     def status(self) -> str:
@@ -116,7 +117,7 @@ class Store:
             return Outcome(error=(folder / runner.ERROR_FILE).read_text(encoding="utf-8", errors="backslashreplace").strip())
         if not folder.exists():
             return Outcome()
-        return Outcome(run_files.json_file(folder / "out" / "summary.json", SUMMARY, "summary of a run"))
+        return Outcome(run_files.json_file(folder / "out" / "summary.json", SUMMARY, "summary of a run"), files=folder / "out")
 
     def build(self, sweep: Sweep, jobs: list[Job], executables: pathlib.Path) -> tuple[dict[str, int], collections.Counter[str]]:
         """Writes the database. @return how many points have each status, and how many failed with each message"""
@@ -155,7 +156,8 @@ class Store:
         goal = "maximise" if sweep.largest_is_best else "minimise"
         return {"schema_version": str(SCHEMA_VERSION), "sweep": sweep.path.read_text(encoding="utf-8"),
                 "axes": json.dumps(axes), "platforms": json.dumps(platforms),
-                "objective": f"{goal} {sweep.objective.text}" if sweep.objective else ""}
+                "objective": f"{goal} {sweep.objective.text}" if sweep.objective else "",
+                "subject_to": ", ".join(limit.text for limit in sweep.limits)}
 
     def _row(self, sweep: Sweep, job: Job, outcome: Outcome) -> dict[str, object]:
         point = job.point
@@ -164,7 +166,7 @@ class Store:
         row |= {name: _cell(value) for name, value in point.values.items()} | {"platform": point.platform, "seed": point.seed}
         if outcome.summary is not None:
             row |= {key: outcome.summary.get(key) for key in ("kind", "model")}
-            row["objective"] = objective(sweep, point, outcome.summary)
+            row["objective"] = objective(sweep, point, outcome)
             for name, value in summaries.metrics(outcome.summary).items():
                 row[name if name not in FIRST_COLUMNS and name not in point.values else f"metric.{name}"] = _cell(value)
         return row
@@ -193,12 +195,18 @@ class Store:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
-def objective(sweep: Sweep, point: SweepPoint, summary: dict) -> float | None:
-    """The value of the objective; None if the run does not have the metric, or the metric is not a number."""
-    if sweep.objective is None:
+def objective(sweep: Sweep, point: SweepPoint, outcome: Outcome) -> float | None:
+    """The value of the objective; None if the run does not have the metric or it is not a number, or if the run is not within the limits."""
+    if sweep.objective is None or outcome.summary is None:
         return None
+    names = summaries.metrics(outcome.summary) | point.names
+    for name in {name for expression, _, _ in sweep.of_metrics for name in expression.names if name not in names}:
+        value = request_times.value_of(name, outcome.files) if outcome.files else None
+        names |= {name: value} if value is not None else {}
     try:
-        value = sweep.objective.value(summaries.metrics(summary) | point.names)
+        if not all(limit.value(names) is True for limit in sweep.limits):
+            return None
+        value = sweep.objective.value(names)
     except ExpressionError:
         return None
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

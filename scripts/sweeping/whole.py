@@ -67,6 +67,7 @@ def make_jobs(sweep: Sweep, executables: pathlib.Path) -> list[Job]:
     for key, where in sweep.keys.items():
         if wrong := keys.unknown(schema, key):
             raise where.wrong(wrong)
+    sweep.check_metrics(points)
     return [Job(identity(point, executables), point) for point in points]
 
 
@@ -114,7 +115,8 @@ def print_results(store: Store, counts: dict[str, int], failures: collections.Co
         for value, label in best:
             print(f"  {shown(sweep, value):<12} {label}")
     elif sweep.objective and counts["done"]:
-        print(f"no point has {sweep.objective.text}: is it a metric of summary.json?", file=sys.stderr)
+        limits = f" within {', '.join(limit.text for limit in sweep.limits)}" if sweep.limits else ""
+        print(f"no point has {sweep.objective.text}{limits}", file=sys.stderr)
     print(min(os.path.relpath(store.database), str(store.database), key=len))
 
 

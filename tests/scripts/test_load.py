@@ -9,9 +9,9 @@ import pytest
 
 from queues import Queue, largest_rate
 
+from lib.request_times import Requests  # noqa: E402
 from loading.judgement import Load, Run, Verdict  # noqa: E402
 from loading.objectives import ObjectiveError, objectives_of  # noqa: E402
-from loading.requests import Requests  # noqa: E402
 from loading.search import NoKnee, Search  # noqa: E402
 from loading.student import quantile  # noqa: E402
 

@@ -56,11 +56,21 @@ def layer_sweep(tmp_path, points, axes=None):
 def test_the_front_has_the_runs_that_no_other_beats_in_both(tmp_path):
     measured = {1: (1.0, 100.0), 2: (2.0, 300.0), 3: (2.0, 250.0), 4: (3.0, 300.0), 5: (4.0, 400.0), 6: (1.5, 90.0)}
     points = [point(number, pass_s=time, tokens_per_s=rate) for number, (time, rate) in measured.items()]
-    (front,) = charts.fronts(layer_sweep(tmp_path, points), {"pass_s": 2.0})
+    (front,) = charts.fronts(layer_sweep(tmp_path, points), [charts.Limit("pass_s", 2.0)])
     assert (front.x_name, front.y_name) == ("pass_s", "tokens_per_s per GPU")
     assert {mark.number: (mark.x, mark.y) for mark in front.marks} == {n: (x, y / 2) for n, (x, y) in measured.items()}
     assert {mark.number for mark in front.marks if mark.best} == {1, 2, 5}
     assert front.note == "Within pass_s = 2: 4 of 6 runs; the most throughput has run 2."
+
+
+def test_service_levels_of_any_metric_have_a_front_and_count_runs(tmp_path):
+    points = [point(n, pass_s=1.0, tokens_per_s=100.0 * n, **{"exposed_s.tp": n * 1e-3}) for n in (1, 2, 3)]
+    subject = layer_sweep(tmp_path, points)
+    limits = [charts.Limit("exposed_s.tp", 2e-3), charts.Limit("tokens_per_s", 150, False)]
+    assert [front.x_name for front in charts.fronts(subject, limits)] == ["pass_s", "exposed_s.tp", "tokens_per_s"]
+    assert charts.kept(subject, limits) == "1 of 3 runs keep exposed_s.tp <= 0.002, tokens_per_s >= 150; the first of them: run 2"
+    with pytest.raises(source.Error, match="--slo exposed.tp: no run has this metric; nearest: exposed_s.tp"):
+        charts.kept(subject, [charts.Limit("exposed.tp", 1)])
 
 
 def test_runs_that_were_asked_something_else_do_not_compete(tmp_path):
@@ -68,9 +78,9 @@ def test_runs_that_were_asked_something_else_do_not_compete(tmp_path):
     for one, tokens in zip(points, (128, 4096)):
         one.values = {"tokens": tokens}
     asked = layer_sweep(tmp_path, points, {"tokens": ["workload.tokens"]})
-    assert [mark.best for mark in charts.fronts(asked, {})[0].marks] == [True, True]
+    assert [mark.best for mark in charts.fronts(asked, [])[0].marks] == [True, True]
     chosen = layer_sweep(tmp_path, points, {"tokens": ["workload.chunk_tokens"]})
-    assert [mark.best for mark in charts.fronts(chosen, {})[0].marks] == [True, False]
+    assert [mark.best for mark in charts.fronts(chosen, [])[0].marks] == [True, False]
 
 
 def test_the_heat_map_has_means_of_repeats(tmp_path):
@@ -87,7 +97,7 @@ def test_the_heat_map_has_means_of_repeats(tmp_path):
 def test_charts_of_a_sweep_hold_what_its_database_holds(sweep):
     subject = source.read(sweep)
     stored = database(sweep)
-    fronts = {front.x_name: front for front in charts.fronts(subject, {})}
+    fronts = {front.x_name: front for front in charts.fronts(subject, [])}
     assert set(fronts) == {"ttft_s", "tpot_s"}
     for mark in fronts["ttft_s"].marks:
         row = stored[mark.number]
@@ -296,12 +306,10 @@ def test_bad_input_is_one_line(sweep, run, tmp_path):
     assert refused(tmp_path / "none").endswith(
         "none: neither the --out directory of a run nor a sweep's: no summary.json, no results.sqlite\n"
     )
-    assert refused(run, "--slo", "ttft_s=1") == "report.py: error: --slo ttft_s: the page has no such time; accepted: none\n"
-    assert (
-        refused(sweep, "--slo", "ttft=1") == "report.py: error: --slo ttft: the page has no such time; accepted: ttft_s, tpot_s\n"
-    )
+    assert refused(run, "--slo", "ttft_ss=1") == "report.py: error: --slo ttft_ss: no run has this metric; nearest: ttft_s, ttft_p99_s, ttft_p95_s\n"
+    assert refused(sweep, "--slo", "ttft=1").startswith("report.py: error: --slo ttft: no run has this metric; nearest: ttft_s")
     for wrong in ("ttft_s", "=1", "ttft_s=nan"):
-        assert f"'{wrong}' is not METRIC=SECONDS" in refused(sweep, "--slo", wrong)
+        assert f"'{wrong}' is not METRIC=LIMIT" in refused(sweep, "--slo", wrong)
     assert refused(run, "--html", tmp_path / "no" / "where.html").endswith("No such file or directory\n")
     other = tmp_path / "other"
     other.mkdir()

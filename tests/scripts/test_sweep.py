@@ -262,10 +262,19 @@ def test_an_objective_with_an_old_name_means_the_new_one(folder, capsys):
     assert capsys.readouterr().err == f"{folder.path / 'sweep.yaml'}: objective.minimise: decode.step_s is now iterations.mean_s\n"
 
 
-def test_an_unknown_metric_is_said(folder):
+def test_an_unknown_metric_is_refused_before_the_first_run(folder):
     folder.sweep(SWEEP.replace("ttft_s", "tttf_s"))
     done = folder.run()
-    assert done.returncode == 0 and "no point has tttf_s: is it a metric of summary.json?\n" in done.stderr
+    assert (done.returncode, folder.runs()) == (2, 0)
+    assert "sweep.yaml:6:23: error: objective.minimise: tttf_s: 'tttf_s' is neither a metric nor a name of the sweep; nearest: ttft_s" in done.stderr
+
+
+def test_limits_leave_points_out_of_the_ranking(folder):
+    folder.sweep(SWEEP.replace("minimise: ttft_s", "minimise: ttft_s, subject_to: [exposed_s.tp <= 0.002, pp > 1]"))
+    done = folder.run()
+    assert done.returncode == 0, done.stderr
+    assert folder.rows("tp, pp") == folder.rows("tp, pp") and {tp for tp, pp, value in folder.rows("tp, pp, objective") if value is not None} == {1, 2}
+    assert done.stdout.splitlines()[2].split() == ["700", "ms", "tp=2,", "pp=2"]
 
 
 def test_parquet_needs_pyarrow_and_uses_it(folder, tmp_path, monkeypatch):

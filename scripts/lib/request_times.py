@@ -1,16 +1,21 @@
-"""The times of the requests of a run, from its requests.csv."""
+"""The times of the requests of a serving run, from its requests.csv, and metrics that are percentiles or means of them: `ttft_p99.9_s`,
+`ttft_queue_blocks_s`."""
 
 import csv
 import math
 import pathlib
+import re
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lib import run_files
-
-from .objectives import PARTS
+from . import metrics, run_files
 
 NS = 1e-9
+FILE = "requests.csv"
+PARTS = "ttft_"  # with a part of TTFT behind it
+QUANTITIES = {"ttft": "TTFT", "ttft_admitted": "TTFT from admission", "tpot": "TPOT", "e2e": "E2E"}
+_OF_REQUESTS = re.compile(r"(?P<quantity>[a-z0-9_]+?)(?:_p(?P<percent>\d+(?:\.\d+)?))?_s")
 GAPS = "ITL"  # a column with a number for each token: nine tenths of the file
 
 
@@ -81,3 +86,33 @@ def read(path: pathlib.Path, quantities: Iterable[str]) -> Requests:
 def percentile(values: list[float], percent: float) -> float:
     """The smallest value that `percent` of the values do not exceed, as in summary.json. @param values  in order"""
     return values[max(0, math.ceil(percent / 100 * len(values) - 1e-9) - 1)]
+
+
+def quantity_of(metric: str) -> tuple[str, float | None] | None:
+    """The quantity and the percentile in the name of a metric (None: the mean); None if it is none of each request.
+    @throws ValueError where the percentile is none"""
+    found = _OF_REQUESTS.fullmatch(metric)
+    if not found or found["quantity"] not in (*QUANTITIES, *(PARTS + part for part in metrics.ttft_parts())):
+        return None
+    percent = found["percent"]
+    if percent is not None and not 0 < float(percent) < 100:
+        raise ValueError(f"{metric}: a percentile is above 0 and below 100")
+    return found["quantity"], None if percent is None else float(percent)
+
+
+def examples() -> list[str]:
+    """Names of metrics of each request, for hints."""
+    return [f"{quantity}{percent}_s" for quantity in QUANTITIES for percent in ("", "_p50", "_p90", "_p99")]
+
+
+def value_of(metric: str, folder: pathlib.Path) -> float | None:
+    """A metric of each request that the summary does not have, over all requests of a run; None if it is no such metric.
+    @throws run_files.Error"""
+    of_requests = quantity_of(metric)
+    if of_requests is None or not (folder / FILE).exists():
+        return None
+    quantity, percent = of_requests
+    values = sorted(read(folder / FILE, [quantity]).of(quantity))
+    if not values:
+        return None
+    return statistics.fmean(values) if percent is None else percentile(values, percent)
