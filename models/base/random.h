@@ -8,6 +8,14 @@
 
 namespace railyard {
 
+/// splitmix64's finaliser over a running value: as good as a random number that depends on all values so far.
+inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
+  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * (value + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
 class Random {
  public:
   /// Different streams of one seed are independent.

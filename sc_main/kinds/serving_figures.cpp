@@ -89,6 +89,8 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
       is_paged(!spec.instances.front().whole),
       has_sessions(spec.has_sessions),
       is_decider_asked(spec.router.keeps_prompt.rule != workload::inference::PromptRule::none),
+      has_speculation(std::any_of(spec.instances.begin(), spec.instances.end(),
+                                  [](const auto& instance) { return instance.speculation.has_value(); })),
       instances(kv_blocks.size()) {
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;
@@ -115,6 +117,12 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
   i.tokens += tokens;
   i.padding_sum += static_cast<double>(iteration.padded_tokens - tokens);
   i.peak_blocks = std::max(i.peak_blocks, iteration.blocks_held);
+  for (const workload::inference::ScheduledBatch::Item& item : iteration.batch.items) {
+    if (item.drafts == 0) continue;
+    ++verifying_steps;
+    drafted_tokens += item.drafts;
+    accepted_tokens += item.right;
+  }
 }
 
 void ServingFigures::close(workload::inference::Service& service, Time now) {

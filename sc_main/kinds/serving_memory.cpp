@@ -25,7 +25,7 @@ const gpu::GpuDatasheet& gpu_of(const Scenario& scenario, const InstanceSpec& in
 void check_longest(const ServingSpec& spec, const InstanceSpec& instance, std::uint32_t blocks) {
   if (!spec.longest) return;
   const auto& [tokens, where] = *spec.longest;
-  const std::uint64_t needed = ceil_div(tokens, instance.scheduler.block_tokens);
+  const std::uint64_t needed = ceil_div(instance.scheduler.most_slots(tokens), instance.scheduler.block_tokens);
   if (needed < blocks) return;
   throw InputError(where,
                    fmt::format("workload.requests: a request of {} tokens, prompt and answer, needs {} KV blocks; "

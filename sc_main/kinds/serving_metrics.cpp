@@ -76,6 +76,8 @@ Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
 /// Nothing, if KV cache is not paged.
 Value prefix_hits(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.prefix_hit_ratio()) : Value(); }
 
+Value of_drafts(const F& f, double value) { return f.has_speculation ? Value(value) : Value(); }
+
 /// Mean of transfers; nothing, without one, or if KV cache is not paged.
 Value of_host(const F& f, double value) { return f.host_blocks > 0 ? Value(value) : Value(); }
 
@@ -210,6 +212,15 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) -> Value { return f.preemptions; }},
       {"recomputed_tokens", "", "tokens computed again after a preemption",
        [](const F& f) -> Value { return f.recomputed_tokens; }},
+      {"speculation.drafted_tokens", "", "speculative decoding: drafts that steps have verified",
+       [](const F& f) { return of_drafts(f, whole(f.drafted_tokens)); }},
+      {"speculation.accepted_tokens", "", "drafts that were right, with those after the end of an answer",
+       [](const F& f) { return of_drafts(f, whole(f.accepted_tokens)); }},
+      {"speculation.acceptance", "ratio", "their share",
+       [](const F& f) { return of_drafts(f, share_of(whole(f.accepted_tokens), whole(f.drafted_tokens))); }},
+      {"speculation.tokens_per_step", "",
+       "tokens that a step with drafts gives a request: the right ones and one more, mean",
+       [](const F& f) { return of_drafts(f, f.tokens_per_step()); }},
       {"prefix_hit_ratio", "ratio", "share of the prompt tokens that were found in the prefix index",
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
       {"kv_tiers.host.hit_ratio", "ratio", "share of the prompt tokens that were loaded from host memory",

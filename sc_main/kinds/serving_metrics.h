@@ -33,6 +33,9 @@ class ServingFigures : public workload::inference::ServiceSink {
   /// Whether requests in the system grew while they arrived; none, if all arrive at once or some are not done.
   std::optional<LoadGrowth> growth() const;
   double slo_attainment_ratio() const;
+  double tokens_per_step() const {
+    return 1 + share_of(static_cast<double>(accepted_tokens), static_cast<double>(verifying_steps));
+  }
   double prefix_hit_ratio() const;
   double host_hit_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
@@ -59,7 +62,10 @@ class ServingFigures : public workload::inference::ServiceSink {
   std::uint64_t kept_prompts = 0;  ///< requests whose prompt a decode instance has computed
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   std::uint64_t loaded_tokens = 0;  ///< found in host memory
-  std::uint64_t host_blocks = 0;    ///< of KV in host memory, of all instances; 0: none
+  const bool has_speculation;
+  std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
+  std::uint64_t verifying_steps = 0;  ///< of requests: steps with drafts
+  std::uint64_t host_blocks = 0;      ///< of KV in host memory, of all instances; 0: none
   double kv_loaded_bytes = 0, kv_stored_bytes = 0;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel
   std::uint64_t kv_transfers = 0, kv_descriptors = 0;

@@ -6,6 +6,7 @@
 #include "base/input_error.h"
 #include "sc_main/kinds/serving_memory.h"
 #include "transformer/layer_plan.h"
+#include "workload/inference/scheduler/acceptance.h"
 
 namespace railyard {
 
@@ -31,6 +32,14 @@ Value scheduler_value(const workload::inference::SchedulerSpec& s) {
           {"prefix_caching", s.prefix_caching},
           {"block_tokens", s.block_tokens},
           {"max_in_flight", s.max_in_flight}};
+}
+
+Value speculation_value(const workload::inference::InstanceSpec& instance) {
+  const workload::inference::DraftSpec& drafts = instance.scheduler.drafts;
+  const auto method = static_cast<std::size_t>(instance.speculation->method);
+  return {{"method", workload::inference::kDraftMethodNames[method]},
+          {"tokens", drafts.tokens},
+          {"tokens_per_step", workload::inference::tokens_per_step(drafts.acceptance)}};
 }
 
 /// Lengths of the requests: {least, mean, most}.
@@ -188,13 +197,15 @@ Value ServingRun::compute() {
 
 Value ServingRun::instance_value(const InstanceSpec& instance) const {
   static constexpr const char* kRoles[] = {"colocated", "prefill", "decode"};
-  return {{"name", instance.name},
-          {"role", kRoles[static_cast<std::size_t>(instance.role)]},
-          {"tp", instance.mapping.tp},
-          {"pp", instance.mapping.pp},
-          {"gpus", gpus_text(instance)},
-          {"engine", instance.engine.name},
-          {"scheduler", scheduler_value(instance.scheduler)}};
+  Value value{{"name", instance.name},
+              {"role", kRoles[static_cast<std::size_t>(instance.role)]},
+              {"tp", instance.mapping.tp},
+              {"pp", instance.mapping.pp},
+              {"gpus", gpus_text(instance)},
+              {"engine", instance.engine.name},
+              {"scheduler", scheduler_value(instance.scheduler)}};
+  if (instance.speculation) value["speculation"] = speculation_value(instance);
+  return value;
 }
 
 void ServingRun::add_setup(Value& setup) const {

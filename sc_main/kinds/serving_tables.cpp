@@ -209,6 +209,10 @@ std::string ServingRun::table() const {
     line("prefix hits",
          percent(f.prefix_hit_ratio()) + " of prompt tokens" +
              (f.host_blocks > 0 ? ", and " + percent(f.host_hit_ratio()) + " loaded from host memory" : ""));
+    if (f.has_speculation)
+      line("speculation", fmt::format("{:.2f} tokens a step, {} of drafts are right", f.tokens_per_step(),
+                                      percent(share_of(static_cast<double>(f.accepted_tokens),
+                                                       static_cast<double>(f.drafted_tokens)))));
     line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
   }
   if (f.has_handoff()) {

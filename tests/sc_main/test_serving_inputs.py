@@ -39,6 +39,47 @@ def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
         assert run("plx_box", scenario, "--describe").returncode == 0, router
 
 
+SPECULATES = "sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19"
+
+
+@pytest.mark.parametrize("text, line", [
+    ("{method: ngram, tokens: 3, acceptance: 1}", "6:55: error: workload.speculation.acceptance: 1 is out of range; accepted: from 0 to less than 1"),
+    ("{method: ngram, tokens: 3, acceptance: -0.1}", "6:55: error: workload.speculation.acceptance: '-0.1' is out of range; accepted: 0 to 1"),
+    ("{method: ngram, tokens: 2, acceptance: [0.5, 1]}", "6:61: error: workload.speculation.acceptance.1: 1 is out of range; accepted: from 0 to less than 1"),
+    ("{method: ngram, tokens: 2, acceptance: [0.5, 0.6]}", "6:55: error: workload.speculation.acceptance: position 1 has 0.6, more than the "
+     "position before it; accepted: a list that never increases, because a draft counts only if all before it are right"),
+    ("{method: ngram, tokens: 3, acceptance: [0.5]}", "6:55: error: workload.speculation.acceptance: has 1 positions; accepted: one for each of 3 tokens"),
+    ("{method: ngram, tokens: 0, acceptance: 0.5}", "6:40: error: workload.speculation.tokens: '0' is out of range; accepted: 1 to 64"),
+    ("{method: ngram, tokens: 2, synthetic_length: 3.5}", "6:61: error: workload.speculation.synthetic_length: 3.5 is more than a step of 2 drafts "
+     "can give; accepted: 1 to 3"),
+    ("{method: ngram, tokens: 2, acceptance: 0.5, synthetic_length: 2}", "6:78: error: workload.speculation.synthetic_length: is not accepted beside "
+     "acceptance; one of them says how many drafts are right"),
+    ("{method: ngram, tokens: 2}", "6:16: error: workload.speculation: acceptance, or synthetic_length, is required"),
+    ("{method: ngram, acceptance: 0.5}", "6:16: error: workload.speculation: tokens is required: the drafts of a step"),
+    ("{tokens: 2, acceptance: 0.5}", "6:16: error: workload.speculation: method is required; accepted: ngram, eagle, mtp, draft"),
+    ("{method: ngam, tokens: 2, acceptance: 0.5}", "6:25: error: workload.speculation.method: unknown value 'ngam'; accepted: ngram, eagle, mtp, draft "
+     "(did you mean 'ngram'?)"),
+    ("{method: ngram, tokens: 2, acceptance: 0.5}\n  engine: vllm-0.6", "6:16: error: workload.speculation: no speculative decoding is known of engine "
+     "vllm-0.6; accepted with none, " + SPECULATES),
+])
+def test_speculation_that_cannot_be(tmp_path, text, line):
+    assert refusal(tmp_path, REQUEST + f"  speculation: {text}\n") == "s.yaml:" + line
+
+
+def test_speculation_of_one_instance(tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD + "  requests: {count: 8, prompt_tokens: 64, output_tokens: 30}\n"
+                        "  instances: [{name: east, speculation: {tokens: 2}}, {name: west, speculation: none}]\n"
+                        "  speculation: {method: ngram, tokens: 4, synthetic_length: 2.5}\n")
+    succeed("plx_box", scenario, "--out", tmp_path / "out")
+    results = summary(tmp_path / "out")
+    east, west = results["setup"]["instances"]
+    assert east["speculation"] == {"method": "ngram", "tokens": 2, "tokens_per_step": 2.5} and "speculation" not in west
+    drafts = results["metrics"]["speculation"]
+    assert drafts["acceptance"] == pytest.approx(0.75, abs=0.05) and drafts["tokens_per_step"] == pytest.approx(2.5, abs=0.1)
+    assert drafts["drafted_tokens"] % 2 == 0 and drafts["accepted_tokens"] < drafts["drafted_tokens"]
+
+
 @pytest.mark.parametrize("text, line", [
     (REQUEST + "  scheduler: {max_batched_tokens: 128, max_seqs: 256}\n",
      "6:50: error: workload.scheduler.max_seqs: max_batched_tokens 128 is less than max_seqs 256; each running request needs a token of "

@@ -101,7 +101,7 @@ BOOST_FIXTURE_TEST_CASE(blocks_are_those_of_llmservingsim, Files) {
 BOOST_FIXTURE_TEST_CASE(there_is_no_host_time_and_no_padding, Files) {
   const ServingSpec spec = load().spec<ServingSpec>();
   BOOST_TEST(spec.host.name == "none");
-  BOOST_TEST(spec.cudagraph.padded(false, 9) == 9u);
+  BOOST_TEST(spec.cudagraph.padded(true, 9) == 9u);
   BOOST_TEST(spec.instances.front().scheduler.max_in_flight == 1u);
 }
 
@@ -316,8 +316,8 @@ BOOST_FIXTURE_TEST_CASE(prefill_and_decode_share_the_servers_of_a_node, Files) {
     const Scenario scenario = load_text(cluster_of(order));
     const ServingSpec& spec = scenario.spec<ServingSpec>();
     BOOST_REQUIRE_EQUAL(spec.instances.size(), 2u);
-    BOOST_TEST((spec.instances[0].part == workload::inference::RequestPart::prompt));
-    BOOST_TEST((spec.instances[1].part == workload::inference::RequestPart::answer));
+    BOOST_TEST((spec.instances[0].role == workload::inference::InstanceRole::prefill));
+    BOOST_TEST((spec.instances[1].role == workload::inference::InstanceRole::decode));
     BOOST_TEST(spec.instances[0].mapping.placement == (std::vector<std::uint32_t>{0, 1}),
                boost::test_tools::per_element());
     BOOST_TEST(spec.instances[1].mapping.placement == (std::vector<std::uint32_t>{2, 3, 4, 5}),

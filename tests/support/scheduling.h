@@ -57,6 +57,7 @@ inline ScheduledBatch chunk(std::uint64_t start, std::uint32_t tokens, bool is_l
 /// One batch in flight at a time.
 inline ScheduledBatch step(Scheduler& scheduler) {
   ScheduledBatch batch = scheduler.compose();
+  scheduler.verify(batch);
   scheduler.complete(batch);
   return batch;
 }

@@ -242,7 +242,10 @@ BOOST_AUTO_TEST_CASE(one_process_takes_requests_one_by_one) {
 BOOST_AUTO_TEST_CASE(a_decode_of_four_tokens_takes_the_pass_of_four_tokens) {
   // Of 13 tokens of the answer the prompt's pass produces one, and three passes four each: a token and three right guesses.
   Scenario scenario = serving_scenario({"workload.requests={prompt_tokens: 512, output_tokens: 13}"});
-  std::any_cast<ServingSpec&>(scenario.workload).instances.front().scheduler.draft_tokens = 3;
+  workload::inference::DraftSpec& drafts =
+      std::any_cast<ServingSpec&>(scenario.workload).instances.front().scheduler.drafts;
+  drafts.tokens = 3;
+  drafts.acceptance = {1, 1, 1};
   ServingBench bench(scenario);
   bench.run();
   const auto four = [](std::uint64_t context) {

@@ -41,6 +41,15 @@ struct Case {
     spec.prefix_caching = !one_in(4);
     spec.max_in_flight = between(1, 4);
     spec.placeholders = one_in(2);
+    if (one_in(2)) {
+      spec.drafts.tokens = between(1, 5);
+      spec.drafts.acceptance = acceptance_of_ratio(0.25 * between(0, 3), spec.drafts.tokens);
+      spec.drafts.lookahead = one_in(2) ? spec.drafts.tokens : 0;
+      spec.drafts.drops_last_hit = one_in(2);
+      spec.drafts.frees_rejected = settings == Settings::all && one_in(2);
+    }
+    // Placeholders are for one batch that is composed ahead.
+    if (spec.placeholders && spec.drafts.tokens > 0) spec.max_in_flight = std::min(spec.max_in_flight, 2u);
     if (settings == Settings::all) {
       if (one_in(2)) spec.mix = BatchMix::prefill_first;
       if (one_in(4)) spec.reserve = Reserve::full_output;
@@ -68,6 +77,8 @@ struct Case {
     }
     std::stable_sort(arrivals.begin(), arrivals.end(),
                      [](const Arrival& a, const Arrival& b) { return a.step < b.step; });
+    if (one_in(4)) spec.max_model_len = static_cast<std::uint32_t>(longest) + between(0, 4);
+    longest = spec.most_slots(longest);
     blocks = static_cast<std::uint32_t>(ceil_div(longest, spec.block_tokens)) + 1 + between(0, one_in(2) ? 3 : 40);
   }
   static std::uint64_t tokens_of(const Arrival& a) { return a.request.prompt_tokens + a.request.output_tokens; }
@@ -104,7 +115,8 @@ std::uint32_t run(Case& c, PagedScheduler& scheduler, Observer& observer) {
     }
     // Batches complete at any time, at the latest when no more may be composed.
     if (in_flight.size() == c.spec.max_in_flight || (!in_flight.empty() && c.one_in(2))) {
-      observer.on_completion(scheduler.complete(in_flight.front()));
+      scheduler.verify(in_flight.front());
+      observer.on_completion(in_flight.front(), scheduler.complete(in_flight.front()));
       in_flight.pop_front();
       moved = true;
     }
@@ -124,7 +136,7 @@ class Beside {
   void on_batch(const ScheduledBatch& batch) {
     const ReferenceScheduler::Step step = reference_.step();
     std::vector<ReferenceScheduler::Item> items;
-    for (const ScheduledBatch::Item& i : batch.items) items.push_back({i.request, i.tokens, i.start, i.produces == 1});
+    for (const ScheduledBatch::Item& i : batch.items) items.push_back({i.request, i.tokens, i.start, i.produces});
     BOOST_TEST_REQUIRE(items == step.items, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(batch.preempted == step.preempted, boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(scheduler_.running() == reference_.running());
@@ -132,8 +144,10 @@ class Beside {
     preemptions_ += step.preempted.size();
     if (!step.items.empty()) in_flight_.push_back(step);
   }
-  void on_completion(const std::vector<std::uint32_t>& finished) {
-    BOOST_TEST_REQUIRE(finished == reference_.complete(in_flight_.front()), boost::test_tools::per_element());
+  void on_completion(const ScheduledBatch& batch, const std::vector<std::uint32_t>& finished) {
+    std::vector<std::uint32_t> right;
+    for (const ScheduledBatch::Item& i : batch.items) right.push_back(i.right);
+    BOOST_TEST_REQUIRE(finished == reference_.complete(in_flight_.front(), right), boost::test_tools::per_element());
     BOOST_TEST_REQUIRE(scheduler_.memory().free == reference_.free());
     in_flight_.pop_front();
   }
@@ -168,8 +182,8 @@ class Watch {
       State& s = states_[number];
       ++s.preemptions;
       s.is_running = false;
-      s.furthest = std::max(s.furthest, s.computed);
-      s.computed = 0;
+      s.furthest = std::max(s.furthest, std::min(s.computed, s.known));
+      s.computed = s.reserved = 0;
     }
     bool has_decode = false, has_prompt = false;
     std::set<std::uint32_t> once;
@@ -191,38 +205,51 @@ class Watch {
         must(spec.policy != QueuePolicy::fcfs || item.request == started_++, "first come, first served");
         s.cached = item.start;
       }
-      must(end <= s.known + (spec.placeholders ? s.in_flight : 0), "only tokens that are known are computed");
-      must(end < s.all(request(item.request)), "the last token's KV is not computed");
-      must(item.produces == (end == s.known + s.in_flight ? 1u : 0u), "produces");
-      must(item.is_decode == (item.tokens == 1 && item.start >= request(item.request).prompt_tokens), "is_decode");
+      must(end <= s.known + (spec.placeholders ? s.in_flight : 0) + item.drafts, "tokens are known, or drafts");
+      must(item.drafts <= spec.drafts.tokens, "drafts");
+      // Only drafts are computed at the answer's end or after it: this step's, or those that a batch in flight may find wrong.
+      must(end < s.all(request(item.request)) + item.drafts + (spec.placeholders ? spec.drafts.tokens : 0),
+           "the last token's KV is not computed");
+      must(spec.max_model_len == 0 || end < spec.max_model_len, "the longest sequence");
+      must(item.produces == (end < s.known + s.in_flight ? 0u : 1 + item.drafts), "produces");
+      must(item.is_decode == (item.tokens == 1 + item.drafts && item.start >= request(item.request).prompt_tokens),
+           "is_decode");
+      s.lives.push_back(s.preemptions);
       (item.start < s.prefill ? has_prompt : has_decode) = true;
       s.recomputed += std::min(s.furthest, end) - std::min(s.furthest, item.start);
       s.has_started = s.is_running = true;
       s.computed = end;
+      s.reserved = std::max(s.reserved, end + spec.drafts.lookahead);
       s.in_flight += item.produces;
       tokens += item.tokens;
     }
     must(tokens == batch.tokens(), "tokens()");
     must(spec.mix == BatchMix::mixed || !(has_decode && has_prompt), "with prefill_first no decode beside a prompt");
-    // Decodes alone are limited by the slots.
+    // Decodes alone are limited by the slots. A preempted request may have got a token of each batch in flight meanwhile.
+    const std::uint32_t of_decode = std::max(1 + spec.drafts.tokens, spec.max_in_flight);
     const bool only_decodes = spec.mix == BatchMix::prefill_first && has_decode;
-    must(tokens <= (only_decodes ? spec.max_seqs : spec.max_batched_tokens), "budget");
-    if (!batch.items.empty()) in_flight_.push_back(batch);
+    must(tokens <= (only_decodes ? spec.max_seqs * of_decode : spec.max_batched_tokens), "budget");
     check();
   }
 
-  void on_completion(const std::vector<std::uint32_t>& finished) {
+  void on_completion(const ScheduledBatch& batch, const std::vector<std::uint32_t>& finished) {
     std::vector<std::uint32_t> expected;
-    for (const ScheduledBatch::Item& item : in_flight_.front().items) {
+    for (const ScheduledBatch::Item& item : batch.items) {
       State& s = states_[item.request];
+      const std::uint32_t life = s.lives.front();
+      s.lives.pop_front();
       if (item.produces == 0) continue;
-      --s.in_flight;
-      if (++s.known != s.all(request(item.request))) continue;
+      s.in_flight -= 1 + item.drafts;
+      s.known += item.produces;
+      must(item.right <= item.drafts && item.produces <= 1 + item.right, "no more than right");
+      must(item.produces == 1 + item.right || s.known == s.all(request(item.request)), "all that is right, or the end");
+      if (s.is_running && life == s.preemptions) s.computed -= 1 + item.drafts - item.produces;
+      must(s.known <= s.all(request(item.request)), "no more than asked for");
+      if (s.known != s.all(request(item.request))) continue;
       expected.push_back(item.request);
       s.is_running = false;
     }
     must(finished == expected, "a request finishes with its last token");
-    in_flight_.pop_front();
     check();
   }
 
@@ -240,14 +267,16 @@ class Watch {
  private:
   struct State {
     std::uint64_t known = 0, computed = 0, in_flight = 0, prefill = 0, furthest = 0, recomputed = 0, cached = 0;
+    std::uint64_t reserved = 0;  ///< tokens for which it may have blocks
     std::uint32_t preemptions = 0;
+    std::deque<std::uint32_t> lives;  ///< preemptions at each batch in flight
     bool has_started = false, is_running = false;
     static std::uint64_t all(const Request& request) { return request.prompt_tokens + request.output_tokens; }
   };
   const Request& request(std::uint32_t number) const { return case_.arrivals[number].request; }
 
   void check() const {
-    std::uint64_t running = 0, blocks = 0, longest = 0;
+    std::uint64_t running = 0, blocks = 0, most_blocks = 0, longest = 0;
     for (std::uint32_t r = 0; r < states_.size(); ++r) {
       const State& s = states_[r];
       if (s.known == 0 || s.known == s.all(request(r))) continue;  // not yet there, or finished
@@ -258,6 +287,7 @@ class Watch {
       if (!s.is_running) continue;
       ++running;
       blocks += ceil_div(s.computed, case_.spec.block_tokens);
+      most_blocks += ceil_div(s.reserved, case_.spec.block_tokens);
       longest = std::max<std::uint64_t>(longest, ceil_div(s.computed, case_.spec.block_tokens));
     }
     must(scheduler_.running() == running, "running()");
@@ -265,14 +295,13 @@ class Watch {
     // Each running request holds the blocks of its tokens; requests share blocks only by the prefix index.
     const BlockPool& pool = scheduler_.store().pool();
     must(pool.free() + pool.held() == case_.blocks - 1, "free and held blocks are all blocks");
-    must(pool.held() <= blocks, "no block is held by nobody");
+    must(pool.held() <= most_blocks, "no block is held by nobody");
     must(pool.held() >= (case_.spec.prefix_caching ? longest : blocks), "blocks are shared by the prefix index only");
   }
 
   const Case& case_;
   const PagedScheduler& scheduler_;
   std::vector<State> states_;
-  std::deque<ScheduledBatch> in_flight_;
   std::uint32_t started_ = 0;
 };
 
@@ -283,7 +312,7 @@ struct Transcript {
     for (const ScheduledBatch::Item& i : batch.items) text << i.request << ":" << i.tokens << "@" << i.start << " ";
     for (const std::uint32_t number : batch.preempted) text << "-" << number << " ";
   }
-  void on_completion(const std::vector<std::uint32_t>& finished) {
+  void on_completion(const ScheduledBatch&, const std::vector<std::uint32_t>& finished) {
     for (const std::uint32_t number : finished) text << "=" << number << " ";
     text << "\n";
   }

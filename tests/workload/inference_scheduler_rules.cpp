@@ -312,18 +312,19 @@ BOOST_AUTO_TEST_CASE(requests_that_decode_together_stay_together) {
 BOOST_AUTO_TEST_CASE(a_decode_of_four_tokens_gives_back_what_was_guessed_wrong) {
   SchedulerSpec spec;
   spec.block_tokens = 2;
-  spec.draft_tokens = 3;
+  spec.drafts.tokens = 3;
+  spec.drafts.acceptance = {1, 1, 1};
   ContinuousScheduler scheduler(spec, 1 + 100);
   scheduler.add(0, request(10, 9));
   BOOST_TEST(text(step(scheduler)) == "0:10");
-  // Eleven tokens are known; of the next one and three guesses, so many are right.
+  // Eleven tokens are known; of the next one and three drafts, so many are right.
   std::uint64_t known = 11, computed = 10;
   for (const std::uint32_t right : {4u, 1u, 2u}) {
     ScheduledBatch batch = scheduler.compose();
-    const std::uint64_t tokens = std::min<std::uint64_t>(4, 18 - computed);  // the last token's KV is not computed
     BOOST_TEST_REQUIRE(batch.items.size() == 1u);
     ScheduledBatch::Item& item = batch.items.front();
-    BOOST_TEST((item.is_decode && item.start == computed && item.tokens == tokens && item.produces == tokens));
+    BOOST_TEST(
+        (item.is_decode && item.start == computed && item.tokens == 4 && item.drafts == 3 && item.produces == 4));
     BOOST_TEST(!scheduler.may_compose());
     item.produces = right;
     const bool is_last = (known += right) == 19;

@@ -22,16 +22,17 @@ class ReferenceScheduler {
   struct Item {
     std::uint32_t request;
     std::uint64_t tokens, start;
-    bool samples;
+    std::uint64_t samples;  ///< tokens, if all drafts are right
     bool operator==(const Item& o) const {
       return request == o.request && tokens == o.tokens && start == o.start && samples == o.samples;
     }
     friend std::ostream& operator<<(std::ostream& os, const Item& i) {
-      return os << i.request << ": " << i.tokens << " after " << i.start << (i.samples ? ", samples" : "");
+      return os << i.request << ": " << i.tokens << " after " << i.start << ", samples " << i.samples;
     }
   };
   struct Step {
     std::vector<Item> items;
+    std::vector<std::uint32_t> lives;  ///< of the items' requests
     std::vector<std::uint32_t> preempted;
   };
 
@@ -50,6 +51,9 @@ class ReferenceScheduler {
                         request.prompt_tokens,
                         0,
                         0,
+                        0,
+                        0,
+                        0,
                         {}});
     sort_waiting();
   }
@@ -59,37 +63,49 @@ class ReferenceScheduler {
     std::uint64_t budget = spec_.max_batched_tokens;
     bool stop = false;
     for (auto r = running_.begin(); r != running_.end() && budget > 0 && !stop;) {
-      // The token of a batch in flight may be computed on, but nothing follows the last token.
+      // The tokens of batches in flight may be computed on, but nothing follows the last token.
       std::uint64_t reached = r->known + (spec_.placeholders ? r->in_flight : 0);
-      reached = std::min(reached, r->prompt + r->answer - 1);
+      const bool ends = spec_.placeholders && r->known + r->batches >= r->prompt + r->answer;
+      if (r->drafts == 0) {
+        reached = std::min(reached, r->prompt + r->answer - 1);
+      } else if (ends) {
+        reached = 0;
+      } else {
+        reached += r->drafts;
+        if (spec_.max_model_len > 0) reached = std::min<std::uint64_t>(reached, spec_.max_model_len - 1);
+      }
       const std::uint64_t tokens = std::min(limit(reached - std::min(reached, r->computed)), budget);
       if (tokens == 0) {
         ++r;
         continue;
       }
-      while (!stop && needed(r->computed + tokens, r->blocks.size()) > free_.size()) {
+      while (!stop && needed(with_lookahead(r->computed + tokens), r->blocks.size()) > free_.size()) {
         const auto victim = last_one();
         stop = victim == r;
         for (auto item = step.items.begin(); item != step.items.end(); ++item) {
           if (item->request != victim->number) continue;
           budget += item->tokens;
-          if (item->samples) --victim->in_flight;
+          victim->in_flight -= item->samples;
+          victim->batches -= item->samples > 0;
+          step.lives.erase(step.lives.begin() + (item - step.items.begin()));
           step.items.erase(item);
           break;
         }
         step.preempted.push_back(victim->number);
         release(*victim);
-        victim->computed = 0;
+        victim->computed = victim->drafts = 0;
+        ++victim->lives;
         waiting_.splice(waiting_.begin(), running_, victim);
       }
       if (stop) break;
-      schedule(step, *r, tokens);
+      schedule(step, *r, tokens, with_lookahead(r->computed + tokens));
       budget -= tokens;
       ++r;
     }
     sort_waiting();
     while (step.preempted.empty() && budget > 0 && !waiting_.empty() && running_.size() < spec_.max_seqs) {
       Sequence& r = waiting_.front();
+      if (spec_.drafts.tokens > 0 && r.in_flight > 0) break;  // what it has is not known
       const std::vector<std::uint32_t> hits = lookup(r);
       const std::uint64_t start = hits.size() * spec_.block_tokens;
       const std::uint64_t tokens = limit(r.known - start);
@@ -106,22 +122,29 @@ class ReferenceScheduler {
       r.blocks = hits;
       r.computed = start;
       running_.splice(running_.end(), waiting_, waiting_.begin());
-      schedule(step, r, chunk);
+      schedule(step, r, chunk, r.computed + chunk);
       budget -= chunk;
     }
     return step;
   }
 
-  /// The tokens of a step are known. @return requests that are finished
-  std::vector<std::uint32_t> complete(const Step& step) {
+  /// The tokens of a step are known. @param right  of each item's drafts. @return requests that are finished
+  std::vector<std::uint32_t> complete(const Step& step, const std::vector<std::uint32_t>& right) {
     std::vector<std::uint32_t> finished;
-    for (const Item& item : step.items) {
-      if (!item.samples) continue;
+    for (std::size_t i = 0; i < step.items.size(); ++i) {
+      const Item& item = step.items[i];
+      if (item.samples == 0) continue;
       auto* queue = &running_;
       auto r = find(running_, item.request);
       if (r == running_.end()) r = find(*(queue = &waiting_), item.request);  // preempted meanwhile
-      ++r->known;
-      --r->in_flight;
+      if (r == waiting_.end()) continue;                                      // finished by the step before
+      r->in_flight -= item.samples;
+      --r->batches;
+      if (queue == &running_ && r->lives == step.lives[i]) {
+        r->computed -= item.samples - 1 - right[i];
+        if (!spec_.placeholders) r->drafts = spec_.drafts.tokens;
+      }
+      r->known = std::min(r->known + 1 + right[i], r->prompt + r->answer);
       hash(*r);
       if (r->known < r->prompt + r->answer) continue;
       finished.push_back(r->number);
@@ -143,6 +166,8 @@ class ReferenceScheduler {
     std::uint64_t prompt, answer;
     workload::inference::RequestContent content;
     std::uint64_t known, computed, in_flight;
+    std::uint64_t batches, drafts;  ///< in flight, with a token of it; for its next step
+    std::uint32_t lives;
     std::vector<std::uint32_t> blocks;
 
     std::pair<std::uint32_t, std::uint32_t> urgency() const { return {priority, arrival}; }
@@ -198,20 +223,30 @@ class ReferenceScheduler {
       if (found == 0) break;
       hits.push_back(found);
     }
+    if (spec_.drafts.drops_last_hit && !hits.empty()) hits.pop_back();
     return hits;
   }
-  void schedule(Step& step, Sequence& r, std::uint64_t tokens) {
-    while (needed(r.computed + tokens, r.blocks.size()) > 0) {
+  std::uint64_t with_lookahead(std::uint64_t tokens) const {
+    const std::uint64_t all = tokens + spec_.drafts.lookahead;
+    return spec_.max_model_len > 0 ? std::min<std::uint64_t>(all, spec_.max_model_len) : all;
+  }
+  void schedule(Step& step, Sequence& r, std::uint64_t tokens, std::uint64_t slots) {
+    while (needed(slots, r.blocks.size()) > 0) {
       const std::uint32_t block = free_.front();
       free_.erase(free_.begin());
       pool_[block].content.clear();
       pool_[block].users = 1;
       r.blocks.push_back(block);
     }
-    const bool samples = r.computed + tokens == r.known + r.in_flight;
+    const std::uint64_t end = r.computed + tokens, last = r.known + r.in_flight;
+    const std::uint64_t samples = end < last ? 0 : 1 + end - last;
     step.items.push_back({r.number, tokens, r.computed, samples});
-    r.computed += tokens;
+    step.lives.push_back(r.lives);
+    r.computed = end;
     r.in_flight += samples;
+    r.batches += samples > 0;
+    // Made with the step's token: at once where a step may run on tokens that are not known.
+    r.drafts = samples > 0 && spec_.placeholders ? spec_.drafts.tokens : 0;
     hash(r);
   }
   /// Full blocks whose tokens are computed, or will be by a batch in flight, and known.

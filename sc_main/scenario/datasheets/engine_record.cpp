@@ -178,6 +178,32 @@ Record<EngineSheet> pipeline_record() {
   return r;
 }
 
+Record<EngineSheet> speculation_record() {
+  using namespace workload::inference;
+  const auto rule = [](auto of_rules) {
+    return within(within(&EngineSheet::rules, &ServingRules::speculation), of_rules);
+  };
+  Record<EngineSheet> r;
+  r.custom(
+      "methods", "who may propose drafts; []: no speculative decoding", "list of words",
+      [] {
+        return nlohmann::json{{"type", "array"}, {"items", {{"enum", kDraftMethodNames}}}};
+      },
+      [](EngineSheet& sheet, const Node& node, const std::string& path) {
+        std::vector<DraftMethod>& methods = sheet.rules.speculation.methods;
+        methods.clear();
+        if (node.kind == Node::Kind::sequence && node.items.empty()) return;
+        for (const std::size_t method : read_choices(kDraftMethodNames, node, path))
+          methods.push_back(static_cast<DraftMethod>(method));
+      });
+  r.choice("rejected", rule(&SpeculationRules::rejected), words_of(kRejectedBlocksNames),
+           "blocks of wrong drafts: keep: the request's next tokens use them; free: it gives them back");
+  r.add("ngram_sequence_us", rule(&SpeculationRules::ngram_sequence_us),
+        "host time of a step for each sequence, to find drafts in its own tokens")
+      .range(0, kLongestHostUs);
+  return complete(r);
+}
+
 Record<EngineSheet> two_instances_record() {
   using namespace workload::inference;
   const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
@@ -296,6 +322,7 @@ Record<EngineSheet> engine_record() {
   r.nested("cudagraph", &EngineSheet::cudagraph, complete(graphs), "defaults of workload.cudagraph");
   r.group("kernels", kernels_record(), "whose kernels run").required();
   r.group("pipeline", pipeline_record(), "how a pipeline divides layers and passes on its activations");
+  r.group("speculation", speculation_record(), "speculative decoding").fallback("none is known of the engine");
   r.group("two_instances", two_instances_record(),
           "how an instance that prefills and one that decodes share a request");
   r.group("all_reduce", collectives_record(), "all-reduces beside NCCL's").required();

@@ -13,12 +13,14 @@
 #include "sc_main/scenario/kinds/router.h"
 #include "sc_main/scenario/kinds/scheduler.h"
 #include "sc_main/scenario/kinds/serving_requests.h"
+#include "sc_main/scenario/kinds/speculation.h"
 #include "sc_main/scenario/table/words.h"
 #include "workload/inference/service/serving_spec.h"
 
 namespace railyard::scenario {
 
 using workload::GraphMode;
+using workload::inference::DraftMethod;
 using workload::inference::InstanceRole;
 using workload::inference::InstanceSpec;
 using workload::inference::KvBlocks;
@@ -87,6 +89,8 @@ Record<InstanceSection> instance_record() {
       .range(2, kMostBlocks)
       .fallback("workload.kv_blocks");
   r.later("scheduler", {}, scheduler_record().fields(), "settings of this instance only");
+  r.later("speculation", {"none"}, speculation_fields(), "of this instance only; none: it has no drafts")
+      .fallback("workload.speculation");
   return r;
 }
 
@@ -144,6 +148,11 @@ Record<ServingSection> serving_record() {
           "how instances are chosen for a request: the word of a policy, or a mapping")
       .fallback("fixed if requests name instances, or there is no choice; else round_robin");
   r.later("scheduler", {}, scheduler_record().fields(), "continuous batching");
+  r.later(
+       "speculation", {"none"}, speculation_fields(),
+       "speculative decoding: a step of a request that decodes also verifies drafts, and gives as many tokens more as "
+       "are right")
+      .fallback("none");
   const auto memory = [](auto of_memory) { return within(&ServingSpec::memory, of_memory); };
   using Memory = workload::inference::KvMemory;
   r.add("memory_limit_ratio", memory(&Memory::memory_limit_ratio),
@@ -208,8 +217,12 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
-  spec.scheduler = resolve_scheduler({*engine.scheduler, group.gpu, async_host, setting.served.context_tokens},
-                                     spec.mapping.pp, key, setting.source);
+  resolve_speculation(spec, key, setting);
+  const bool needs_tokens = spec.speculation && spec.speculation->method == DraftMethod::ngram;
+  spec.scheduler =
+      resolve_scheduler({*engine.scheduler, group.gpu, async_host && !needs_tokens, setting.served.context_tokens},
+                        spec.mapping.pp, key, setting.source);
+  resolve_drafts(spec, key, setting);
   spec.rules.passes_residual = spec.rules.passes_residual && setting.served.keeps_residual;
   return spec;
 }

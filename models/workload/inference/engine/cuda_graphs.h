@@ -20,24 +20,39 @@ struct CudaGraphs {
   GraphMode mode = GraphMode::full;
   std::uint32_t max_tokens = 512;  ///< largest captured batch
   bool pads = true;                ///< otherwise each batch has a graph of its own size
+  /// Tokens of each decode in graphs of decodes: one, and drafts. A batch with others is like one with prompts.
+  std::uint32_t decode_tokens = 1;
 
   /// Tokens for which everything but attention runs: the next captured size, or the batch's own tokens if the batch is
   /// not captured.
-  std::uint64_t padded(bool has_prompts, std::uint64_t tokens) const {
-    if (!pads || !is_captured(has_prompts, tokens) || tokens <= 2) return tokens;
-    if (tokens <= 4) return std::min<std::uint64_t>(4, max_tokens);
-    const std::uint64_t step = tokens <= 248 ? 8 : 16;
-    return std::min<std::uint64_t>(ceil_div(tokens, step) * step, max_tokens);
+  /// @param decodes  the batch has only decodes of decode_tokens tokens
+  std::uint64_t padded(bool decodes, std::uint64_t tokens) const {
+    return pads && is_captured(decodes, tokens) ? size_for(tokens) : tokens;
   }
-  LayerLaunch launch(bool has_prompts, std::uint64_t tokens) const {
+  LayerLaunch launch(bool decodes, std::uint64_t tokens) const {
     const bool is_compiled = mode == GraphMode::full || mode == GraphMode::piecewise;
-    if (mode != GraphMode::piecewise && !has_prompts && is_captured(false, tokens)) return LayerLaunch::nothing;
+    if (mode != GraphMode::piecewise && decodes && is_captured(true, tokens)) return LayerLaunch::nothing;
     return is_compiled ? LayerLaunch::attention : LayerLaunch::kernels;
   }
 
  private:
-  bool is_captured(bool has_prompts, std::uint64_t tokens) const {
-    return mode != GraphMode::none && !(mode == GraphMode::decode && has_prompts) && tokens <= max_tokens;
+  bool is_captured(bool decodes, std::uint64_t tokens) const {
+    return mode != GraphMode::none && (mode != GraphMode::decode || decodes) &&
+           (pads ? size_for(tokens) : tokens) <= max_tokens;
+  }
+  /// The captured size for so many tokens; more than max_tokens if there is none. Full graphs have sizes that hold whole decodes:
+  /// the next multiples of the others (vLLM V1, config/compilation.py, adjust_cudagraph_sizes_for_spec_decode).
+  std::uint64_t size_for(std::uint64_t tokens) const {
+    if (tokens > max_tokens) return tokens;
+    const std::uint64_t multiple = mode == GraphMode::piecewise ? 1 : decode_tokens;
+    // The smallest size whose next multiple is not less than `tokens`.
+    const std::uint64_t least = (tokens - 1) / multiple * multiple + 1;
+    std::uint64_t size = least;
+    if (least > 2) {
+      const std::uint64_t step = least <= 4 ? 4 : least <= 248 ? 8 : 16;
+      size = std::min<std::uint64_t>(ceil_div(least, step) * step, max_tokens);
+    }
+    return ceil_div(size, multiple) * multiple;
   }
 };
 

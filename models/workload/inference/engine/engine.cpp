@@ -98,10 +98,12 @@ void Engine::compose() {
 Pass Engine::plan(Iteration& iteration) {
   const ScheduledBatch& batch = iteration.batch;
   for (const ScheduledBatch::Item& item : batch.items) ++(item.is_decode ? iteration.decodes : iteration.prompts);
-  const bool has_prompts = iteration.prompts > 0;
-  iteration.padded_tokens = spec_.graphs.padded(has_prompts, batch.tokens());
+  const bool decodes = std::all_of(batch.items.begin(), batch.items.end(), [&](const ScheduledBatch::Item& item) {
+    return item.is_decode && item.tokens == spec_.graphs.decode_tokens;
+  });
+  iteration.padded_tokens = spec_.graphs.padded(decodes, batch.tokens());
   Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens);
-  pass.launch = spec_.host.layer(spec_.graphs.launch(has_prompts, batch.tokens()));
+  pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, batch.tokens()));
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
     pass.index = batch.items.front().chunk;
@@ -160,8 +162,9 @@ void Engine::on_pass_done(std::uint32_t) {
 }
 
 void Engine::complete() {
-  const Iteration iteration = std::move(in_flight_.front());
+  Iteration iteration = std::move(in_flight_.front());
   in_flight_.pop_front();
+  scheduler_.verify(iteration.batch);
   stages_.completed(executor_.fabric().now());
   if (spec_.needs_tokens) executor_.reached(this, group_gate(iteration.batch.group));
   tokens_done_ += iteration.batch.tokens();

@@ -35,8 +35,13 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   EngineSpec engine;
   engine.hop.send = setting.pp_send;
   engine.host = setting.host;
+  if (spec_.speculation && spec_.speculation->method == DraftMethod::ngram) {
+    engine.host.async = false;
+    engine.host.sequence_us += setting.host.is_modelled() ? spec_.rules.speculation.ngram_sequence_us : 0;
+  }
   engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
   engine.graphs = setting.graphs;
+  engine.graphs.decode_tokens = 1 + spec_.scheduler.drafts.tokens;
   engine.suffix = suffix_;
   engine.sends_kv = role() == InstanceRole::prefill && setting.kv_follows_promise;
   if (is_paged()) {

@@ -40,6 +40,7 @@ struct InstanceSpec {
   SchedulerSpec scheduler;
   std::optional<WholeSequencesSpec> whole;  ///< instead: an engine before paged KV cache
   ServingRules rules;
+  std::optional<Speculation> speculation;
   collective::Engine engine;
 };
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "workload/inference/engine/speculation_spec.h"
+
 namespace railyard::workload::inference {
 
 /// Stages that have one layer more than others, if the number of stages does not divide the layers: the first ones, those
@@ -54,6 +56,7 @@ struct ServingRules {
   HandoffGrain handoff = HandoffGrain::fetched;
   std::string connector = "none";  ///< name of its sheet
   FirstToken first_token = FirstToken::prefill;
+  SpeculationRules speculation;
 };
 
 /// Layers of each stage, as even as possible. @pre 1 <= stages <= layers

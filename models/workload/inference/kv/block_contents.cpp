@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
+#include "base/random.h"
+
 namespace railyard::workload::inference {
 
 namespace {
-
-/// splitmix64's finaliser over a running value.
-std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
-  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * (value + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 constexpr std::uint64_t kShared = 1, kOwn = 2;  // first value of a block's content
 

@@ -60,6 +60,11 @@ bool KvStore::grow(Sequence& s, std::uint64_t tokens) {
   return true;
 }
 
+void KvStore::shrink(Sequence& s, std::uint64_t tokens) {
+  for (const std::uint64_t needed = blocks_for(tokens); s.blocks_.size() > needed; s.blocks_.pop_back())
+    pool_.release(s.blocks_.back());
+}
+
 void KvStore::fill(Sequence& s, std::uint64_t tokens) {
   if (!caches_prefixes_) return;
   for (; (s.filled_ + 1) * block_tokens_ <= tokens; ++s.filled_)

@@ -71,6 +71,8 @@ class KvStore {
   /// The sequence takes blocks until it has as many as `tokens` tokens need. @return false if there are not enough; then none
   /// are taken
   bool grow(Sequence& s, std::uint64_t tokens);
+  /// The sequence gives blocks back until it has as many as `tokens` tokens need. @pre these contain its full blocks
+  void shrink(Sequence& s, std::uint64_t tokens);
   /// The first `tokens` tokens are computed and known: full blocks can be found.
   void fill(Sequence& s, std::uint64_t tokens);
   /// All blocks of the sequence. Their content stays until they are taken.

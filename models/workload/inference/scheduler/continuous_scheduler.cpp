@@ -15,7 +15,8 @@ void ContinuousScheduler::fill(ScheduledBatch& batch) {
 
 std::uint64_t ContinuousScheduler::blocks_to_start(const Sequence& s, const KvStore::Prefix& hits,
                                                    std::uint64_t tokens) const {
-  return free_blocks_for(s, hits, store().blocks_for(spec().reserve == Reserve::chunk ? tokens : s.known));
+  const std::uint64_t whole = spec().reserve == Reserve::chunk ? 0 : s.known;
+  return free_blocks_for(s, hits, store().blocks_for(std::max(tokens, whole)));
 }
 
 PagedScheduler::Room ContinuousScheduler::make_room(ScheduledBatch& batch, std::size_t& place, std::uint64_t tokens,

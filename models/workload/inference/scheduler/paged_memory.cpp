@@ -12,8 +12,14 @@ void PagedScheduler::begin_with(Sequence& s, KvStore::Prefix hits) {
   if (!s.has_started) s.counts.cached_tokens = s.computed;
 }
 
-bool PagedScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
+KvStore::Prefix PagedScheduler::find(Sequence& s) {
   KvStore::Prefix hits = store_.find(s.held, s.known);
+  if (spec_.drafts.drops_last_hit && !hits.empty()) hits.pop_back();
+  return hits;
+}
+
+bool PagedScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
+  KvStore::Prefix hits = find(s);
   if (!may_start(s, hits, s.known)) return false;
   begin_with(s, std::move(hits));
   store_.grow(s.held, s.prompt);

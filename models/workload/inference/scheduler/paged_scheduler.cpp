@@ -10,12 +10,14 @@ namespace railyard::workload::inference {
 PagedScheduler::PagedScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
       store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks),
+      acceptance_(spec.drafts),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)) {}
 
 bool PagedScheduler::can_hold(const Request& request, RequestPart part) const {
   const std::uint64_t all =
       std::uint64_t{request.prompt_tokens} + (part == RequestPart::prompt ? 1 : request.output_tokens);
-  if (store_.blocks_for(all) > store_.pool().total() || (spec_.max_model_len > 0 && all > spec_.max_model_len))
+  if (store_.blocks_for(spec_.most_slots(all)) > store_.pool().total() ||
+      (spec_.max_model_len > 0 && all > spec_.max_model_len))
     return false;
   return spec_.chunked_prefill || tokens_at_once(request, all) <= spec_.max_batched_tokens;
 }
@@ -50,10 +52,20 @@ ScheduledBatch PagedScheduler::compose() {
 }
 
 std::uint64_t PagedScheduler::reach(const Sequence& s) const {
-  const bool is_next_token = s.is_running && s.computed >= s.prefill && s.computed + 1 == s.known;
-  const std::uint64_t ahead = spec_.placeholders && s.is_running ? s.sampling : is_next_token ? spec_.draft_tokens : 0;
+  const std::uint64_t known = s.known + (spec_.placeholders ? s.sampling : 0);
+  const bool has_drafts = spec_.drafts.tokens > 0 && s.computed >= s.prefill && s.computed + 1 == known;
   // The KV of an answer's last token is never needed.
-  return std::min(s.known + ahead, s.all - 1);
+  if (!has_drafts) return std::max(s.computed, std::min(known, s.all - 1));
+  // Each batch in flight gives one token at least.
+  if (s.known + s.batches >= s.all) return s.computed;
+  // The answer's end does not cut drafts: batches in which all decodes have as many are CUDA graphs.
+  const std::uint64_t end = known + spec_.drafts.tokens;
+  return spec_.max_model_len > 0 ? std::min<std::uint64_t>(end, spec_.max_model_len - 1) : end;
+}
+
+std::uint64_t PagedScheduler::slots(std::uint64_t end) const {
+  const std::uint64_t wanted = end + spec_.drafts.lookahead;
+  return spec_.max_model_len > 0 ? std::min<std::uint64_t>(wanted, spec_.max_model_len) : wanted;
 }
 
 std::uint64_t PagedScheduler::below_threshold(std::uint64_t tokens) const {
@@ -71,7 +83,7 @@ void PagedScheduler::run_running(ScheduledBatch& batch, std::uint64_t& budget, W
       ++i;
       continue;
     }
-    if (!store_.grow(s.held, s.computed + tokens)) {
+    if (!store_.grow(s.held, slots(s.computed + tokens))) {
       const Room room = make_room(batch, i, tokens, budget);
       if (room == Room::left) continue;
       if (room == Room::full) return;
@@ -124,11 +136,13 @@ PagedScheduler::Sequence* PagedScheduler::first_arrived() const {
 }
 
 Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t& budget) {
+  // It was preempted with drafts in flight, and nobody knows how many of its tokens follow from them.
+  if (spec_.drafts.tokens > 0 && s.sampling > 0) return Refusal::blocks;
   if (s.kv == Sequence::Kv::elsewhere) return reserve_for_kv(batch, s) ? Refusal::none : Refusal::blocks;
   const bool has_kv = s.kv == Sequence::Kv::arrived;
   KvStore::Prefix hits;
   if (!has_kv) {
-    hits = store_.find(s.held, s.known);
+    hits = find(s);
     if (const std::uint64_t below = store_.find_in_host(s.held, hits, s.known); below > 0)
       return load(batch, s, std::move(hits), below) ? Refusal::none : Refusal::blocks;
   }
@@ -136,7 +150,9 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   const std::uint64_t wanted = below_threshold(s.known - begin);
   if (!spec_.chunked_prefill && wanted > budget) return Refusal::budget;
   const std::uint64_t tokens = std::min(wanted, budget);
-  if (!may_start(s, hits, begin + tokens)) return Refusal::blocks;
+  // As in vLLM, a request takes blocks for drafts when its prompt is here, not with the first chunk of its prompt.
+  const std::uint64_t needed = has_kv ? slots(begin + tokens) : begin + tokens;
+  if (!may_start(s, hits, needed)) return Refusal::blocks;
   if (has_kv) {
     reserved_.erase(std::find(reserved_.begin(), reserved_.end(), &s));
     s.kv = Sequence::Kv::here;
@@ -144,7 +160,7 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
     begin_with(s, std::move(hits));
     s.prefill = s.known;
   }
-  store_.grow(s.held, s.computed + tokens);
+  store_.grow(s.held, needed);
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   running_.push_back(&s);
   s.is_running = true;
@@ -156,7 +172,8 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
 void PagedScheduler::schedule(ScheduledBatch& batch, Sequence& s, std::uint64_t tokens) {
   if (s.computed < s.prefill) s.last_prefill = compositions_;
   s.counts.recomputed_tokens += repeated(s, tokens);
-  batch.items.push_back(s.Progress::schedule(tokens, spec_.draft_tokens));
+  batch.items.push_back(s.Progress::schedule(tokens));
+  batch.items.back().preemptions = s.counts.preemptions;
   store_.fill(s.held, std::min(s.computed, s.known));
 }
 
@@ -170,13 +187,12 @@ std::uint64_t PagedScheduler::preempt(ScheduledBatch& batch, Sequence& s, bool t
                                  [&](const ScheduledBatch::Item& i) { return i.request == s.number; });
   if (item != batch.items.end()) {
     given_back = item->tokens;
-    s.sampling -= item->produces;
-    s.computed = item->start;
+    s.take_back(*item);
     s.counts.recomputed_tokens -= repeated(s, given_back);
     batch.items.erase(item);
   }
   store_.give_back(s.held);
-  s.furthest = std::max(s.furthest, s.computed);
+  s.furthest = std::max(s.furthest, std::min(s.computed, s.known));
   s.computed = 0;
   s.is_running = false;
   s.decodes_first = false;
@@ -203,6 +219,21 @@ void PagedScheduler::enqueue(Sequence& s, bool at_head) {
   }
 }
 
+void PagedScheduler::verify(ScheduledBatch& batch) const {
+  if (spec_.drafts.tokens == 0) return;
+  for (ScheduledBatch::Item& item : batch.items) {
+    if (item.produces == 0) continue;
+    const auto found = sequences_.find(item.request);
+    if (found == sequences_.end()) {
+      item.produces = item.drafts = 0;
+      continue;
+    }
+    const Sequence& s = *found->second;
+    item.right = acceptance_.right(item.request, s.known - s.prompt, item.drafts);
+    item.produces = static_cast<std::uint32_t>(std::min<std::uint64_t>(1 + item.right, s.all - s.known));
+  }
+}
+
 std::vector<std::uint32_t> PagedScheduler::complete(const ScheduledBatch& batch) {
   std::vector<std::uint32_t> done;
   --in_flight_;
@@ -212,11 +243,11 @@ std::vector<std::uint32_t> PagedScheduler::complete(const ScheduledBatch& batch)
     if (item.produces == 0)
       continue;  // the request may have left, if it was preempted after its last token was scheduled
     Sequence& s = *sequences_.at(item.request);
-    const bool has_drafts = item.is_decode && item.tokens > 1;
-    s.sampling -= has_drafts ? item.tokens : 1;
-    s.known += item.produces;
-    // The KV of drafts that were wrong is worth nothing; their blocks stay for the next tokens.
-    if (has_drafts && s.is_running) s.computed -= item.tokens - item.produces;
+    s.Progress::complete(item);
+    if (item.drafts > 0 && s.is_running && item.preemptions == s.counts.preemptions) {
+      s.computed -= 1 + item.drafts - item.produces;  // the KV of wrong drafts is worth nothing
+      if (spec_.drafts.frees_rejected) store_.shrink(s.held, s.computed);
+    }
     store_.fill(s.held, std::min(s.computed, s.known));
     if (s.known != s.all) continue;
     done.push_back(s.number);

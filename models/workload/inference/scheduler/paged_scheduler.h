@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "workload/inference/kv/kv_store.h"
+#include "workload/inference/scheduler/acceptance.h"
 #include "workload/inference/scheduler/progress.h"
 #include "workload/inference/scheduler/scheduler.h"
 #include "workload/inference/scheduler/scheduler_spec.h"
@@ -44,6 +45,7 @@ class PagedScheduler : public Scheduler {
   bool may_compose() const override { return !sequences_.empty() && in_flight_ < spec_.max_in_flight; }
   ScheduledBatch compose() override;
   void begun(const ScheduledBatch&) override {}
+  void verify(ScheduledBatch& batch) const override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
   HostTier::Contents take_stores() override { return std::exchange(stores_, {}); }
   void stored(const HostTier::Contents& contents) override { store_.host()->end_write(contents); }
@@ -141,7 +143,7 @@ class PagedScheduler : public Scheduler {
           static_cast<std::size_t>(std::find(running_.begin(), running_.end(), &last) - running_.begin());
       budget += preempt(batch, last, to_head);
       if (its_place < place) --place;
-      if (&last != &s) has_blocks = store_.grow(s.held, s.computed + tokens);
+      if (&last != &s) has_blocks = store_.grow(s.held, slots(s.computed + tokens));
     }
     return has_blocks;
   }
@@ -153,8 +155,12 @@ class PagedScheduler : public Scheduler {
   bool is_new(const Sequence& s) const { return s.last_prefill == compositions_; }
 
  private:
-  /// Tokens whose KV the request will need, as far as can be told now.
+  /// Tokens up to which a running request computes now, with its drafts.
   std::uint64_t reach(const Sequence& s) const;
+  /// Tokens for which a request takes blocks to compute up to `end`.
+  std::uint64_t slots(std::uint64_t end) const;
+  /// Blocks that the prefix index has of it.
+  KvStore::Prefix find(Sequence& s);
   /// Tokens of a chunk, limited by long_prefill_threshold_tokens.
   std::uint64_t below_threshold(std::uint64_t tokens) const;
   /// Puts a waiting request into the batch, or takes blocks for the KV of its prompt.
@@ -183,6 +189,7 @@ class PagedScheduler : public Scheduler {
 
   SchedulerSpec spec_;
   KvStore store_;
+  Acceptance acceptance_;
   std::uint32_t in_flight_ = 0;  ///< batches
   std::uint32_t watermark_;      ///< blocks
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> sequences_;

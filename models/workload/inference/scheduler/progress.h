@@ -14,13 +14,19 @@ struct Progress {
   std::uint64_t known = 0;     ///< tokens
   std::uint64_t computed = 0;  ///< tokens, counted when they are scheduled
   std::uint64_t prefill = 0;   ///< tokens known when it started, or returned after a preemption
-  std::uint32_t sampling = 0;  ///< tokens that batches in flight produce
+  std::uint32_t sampling = 0;  ///< tokens that batches in flight produce, if all drafts are right
+  std::uint32_t batches = 0;   ///< these batches
   std::uint32_t chunks = 0;    ///< of the prompt, in batches so far
   bool has_started = false;
   bool decodes_first = false;  ///< its first token is a decode of the prompt's last token
 
-  /// The next `tokens` tokens go into a batch. With `drafts`, a decode may compute so many guessed tokens beside its own.
-  ScheduledBatch::Item schedule(std::uint64_t tokens, std::uint32_t drafts = 0);
+  /// The next `tokens` tokens go into a batch. Those after the tokens that are known, or that batches in flight produce, are
+  /// drafts.
+  ScheduledBatch::Item schedule(std::uint64_t tokens);
+  /// The item is not computed after all. @pre it is the latest one
+  void take_back(const ScheduledBatch::Item& item);
+  /// The tokens of an item that produces some are known.
+  void complete(const ScheduledBatch::Item& item);
 };
 
 }  // namespace railyard::workload::inference

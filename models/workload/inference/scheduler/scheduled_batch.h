@@ -23,11 +23,14 @@ struct ScheduledBatch {
     std::uint32_t tokens = 0;
     std::uint64_t start = 0;  ///< tokens before them; their KV is in the cache
     bool is_first = false;    ///< the request's first batch
-    /// Tokens of the request that the batch produces: 0 or 1, or of a decode of k tokens, k - 1 of them guessed, from 1 to k. The
-    /// scheduler expects all; who finds that guesses were wrong lowers it before the batch is complete.
+    /// Tokens of the request that the batch produces: 0, 1, or of a decode one more than its drafts that are right. Until
+    /// Scheduler::verify() all drafts count as right.
     std::uint32_t produces = 0;
-    bool is_decode = false;   ///< one token after the prompt, or a few
-    std::uint32_t chunk = 0;  ///< number among the chunks of the prompt
+    bool is_decode = false;         ///< one token after the prompt, and drafts
+    std::uint32_t drafts = 0;       ///< guessed ones among `tokens`, the last ones
+    std::uint32_t right = 0;        ///< of the drafts; known after Scheduler::verify()
+    std::uint32_t preemptions = 0;  ///< of the request so far
+    std::uint32_t chunk = 0;        ///< number among the chunks of the prompt
   };
   std::vector<Item> items;
   std::vector<std::uint32_t> preempted;   ///< requests that lost their blocks for this batch

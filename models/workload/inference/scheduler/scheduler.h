@@ -46,6 +46,9 @@ class Scheduler {
   virtual ScheduledBatch compose() = 0;
   /// The first kernel of a batch begins.
   virtual void begun(const ScheduledBatch& batch) = 0;
+  /// Finds which drafts of a batch are right, and lowers what its items produce: to nothing, for requests that have had their
+  /// last token in a batch before it. Call before complete().
+  virtual void verify(ScheduledBatch&) const {}
   /// The tokens of a batch are known: of each item as many as it still `produces`. Batches of a group complete in the order of
   /// their composition. @return requests that have left, in the order of the batch
   virtual std::vector<std::uint32_t> complete(const ScheduledBatch& batch) = 0;

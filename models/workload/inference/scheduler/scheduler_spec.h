@@ -1,7 +1,9 @@
 // Settings of schedulers. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace railyard::workload::inference {
 
@@ -14,6 +16,17 @@ enum class BatchMix : std::uint8_t { mixed, prefill_first };
 enum class Reserve : std::uint8_t { chunk, sequence, expected_output, full_output };
 /// What happens to a running request without blocks. never: this does not occur, with Reserve::full_output.
 enum class Preemption : std::uint8_t { recompute, never };
+
+/// Speculative decoding, as a scheduler sees it: a decode computes some drafts, which are guessed tokens, beside its next token.
+struct DraftSpec {
+  std::uint32_t tokens = 0;  ///< drafts of a decode; 0: none
+  /// By position: how likely a draft is right if those before it are (acceptance.h). @pre as many as tokens
+  std::vector<double> acceptance;
+  std::uint64_t seed = 1;
+  std::uint32_t lookahead = 0;  ///< tokens beyond a batch for which a request takes blocks: the draft model's KV
+  bool drops_last_hit = false;  ///< a request computes the last block again that it finds in the prefix index
+  bool frees_rejected = false;  ///< blocks of wrong drafts are given back; otherwise the request's next tokens use them
+};
 
 struct SchedulerSpec {
   QueuePolicy policy = QueuePolicy::fcfs;
@@ -31,12 +44,17 @@ struct SchedulerSpec {
   std::uint32_t block_tokens = 16;
   std::uint32_t max_in_flight = 1;  ///< batches
   bool placeholders = false;        ///< a request may run on a token that is not known yet
-  /// Guessed tokens that a decoding request computes beside its next token. The batch says how many were right
-  /// (ScheduledBatch::Item::produces); the others are given back. @pre 0 with placeholders
-  std::uint32_t draft_tokens = 0;
+  DraftSpec drafts;
   bool computes_first_token =
       false;  ///< of the part `answer`: when the KV has arrived, a step on the last token of the prompt
               ///< gives the first token
+
+  /// Tokens for which a request of `all` tokens has blocks at most: also for drafts beyond its end. Batches that are composed
+  /// ahead count all drafts before them as right.
+  std::uint64_t most_slots(std::uint64_t all) const {
+    const std::uint64_t beyond = std::uint64_t{drafts.tokens} * (placeholders ? max_in_flight : 1) + drafts.lookahead;
+    return max_model_len > 0 ? std::min(all + beyond, std::max<std::uint64_t>(all, max_model_len)) : all + beyond;
+  }
 };
 
 /// Of the scheduler WholeSequences.

@@ -12,7 +12,7 @@ void TrtllmScheduler::fill(ScheduledBatch& batch) {
 }
 
 std::uint64_t TrtllmScheduler::blocks_to_start(const Sequence& s, const KvStore::Prefix& hits, std::uint64_t) const {
-  const auto rest = [](const Sequence& of) { return of.all - of.known; };
+  const auto rest = [this](const Sequence& of) { return spec().most_slots(of.all) - of.known; };
   return free_blocks_for(s, hits, store().blocks_for(s.known + rest(s))) + blocks_of_others(s, rest);
 }
 

@@ -110,8 +110,8 @@ std::vector<std::uint32_t> WholeSequences::complete(const ScheduledBatch& batch)
     if (item.produces == 0) continue;
     const auto own = sequences_.find(item.request);
     Sequence& s = *own->second;
-    --s.sampling;
-    if (++s.known != s.all) continue;
+    s.complete(item);
+    if (s.known != s.all) continue;
     done.push_back(s.number);
     running_.erase(std::find(running_.begin(), running_.end(), &s));
     if (s.part == RequestPart::prompt) {
