@@ -139,15 +139,16 @@ def load(options: argparse.Namespace) -> int:
     scenario.check(loaded, executable)
     prices = cost.checked(dict(options.price), loaded, executable)
     runner_of = runs.Runs(options, loaded, options.slo, show)
-    searched = search.Search(runner_of.measure, first_count(options), options.most_requests, options.precision)
+    searched = search.Search(first_count(options), options.most_requests, options.precision)
     knee = None
     if options.find_max:
         least, most = (options.rates[0], options.rates[-1]) if options.rates else (0.0, math.inf)
-        knee = searched.largest(loaded.rate_per_s, least, most)
+        knee = search.driven(searched.largest(loaded.rate_per_s, least, most), runner_of.measure)
         beside = [rate for share in SHARES if least <= (rate := search.rounded(share * knee.rate_per_s)) <= most]
-        searched.settle([rate for rate in beside if all(abs(rate / other - 1) > ALIKE for other in searched.loads)], roughly=True)
+        rates = [rate for rate in beside if all(abs(rate / other - 1) > ALIKE for other in searched.loads)]
+        search.driven(searched.settle(rates, roughly=True), runner_of.measure)
     if options.rates:
-        searched.settle(options.rates)
+        search.driven(searched.settle(options.rates), runner_of.measure)
     found = result.Result(loaded, options.slo, sorted(searched.loads.values(), key=lambda entry: entry.rate_per_s), knee, prices)
     if not options.no_page:
         found.observe(runner_of)

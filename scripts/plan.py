@@ -7,6 +7,7 @@
 All mappings are enumerated. Rules refuse those that cannot run; memory refuses those that do not fit (`--explain` of the executable). An
 estimate ranks the rest, and the best --top are simulated, with at least one of each tp and with the mappings that people would choose
 without a search. OUT gets decision.md, decision.html, plan.csv, and results.sqlite with the runs, which compare.py and report.py read.
+`plan.py serving` plans a service: how many of which GPU for a rate of requests (plan.py serving --help).
 The same command goes on after Ctrl-C. docs/planning.md explains the page. Exit status: 0 done, 1 some runs failed, 2 bad input.
 """
 
@@ -33,6 +34,7 @@ try:
     from planning.collectives import CollectiveError, Collectives
     from planning.estimate import Estimator
     from planning.explain import Explainer
+    from serving_plan import command as serving
     from sweeping import whole
 except ImportError as missing:
     sys.exit(f"plan.py: error: {missing}; it needs the Debian packages python3-yaml and python3-scipy")
@@ -46,7 +48,7 @@ class PlanError(Exception):
     """Bad input of a plan."""
 
 
-REFUSALS = (PlanError, machine.MachineError, CollectiveError)
+REFUSALS = (PlanError, machine.MachineError, CollectiveError, serving.PlanError)
 
 
 def fixed(text: str) -> tuple[str, str]:
@@ -217,11 +219,13 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parse_options(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    serves = words[:1] == ["serving"]
+    options = None if serves else parse_options(words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with one_line("plan.py", InputError, complete=True), one_line("plan.py", *REFUSALS), contextlib.suppress(BrokenPipeError):
-            sys.exit(plan(options))
+            sys.exit(serving.plan(words[1:]) if serves else plan(options))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     sys.exit(BAD_INPUT)

@@ -34,7 +34,8 @@ from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
     from lib.yaml_source import InputError
-    from validation import CLASSES, comparison, orderings, report, rows, runs, serving
+    from sweeping import kept
+    from validation import CLASSES, comparison, orderings, report, rows, serving
 except ImportError as missing:
     sys.exit(f"validate.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -159,7 +160,7 @@ def validate(options: argparse.Namespace) -> None:
     if options.limit_s:
         points = [replace(point, limit_s=options.limit_s) for point in reversed(points)]
     with folder(options.out) as directory:
-        done = runs.run(points, directory, options.bin.resolve(), options.workers, options.retry_failed, show_progress)
+        done = kept.run(points, directory, options.bin.resolve(), options.workers, options.retry_failed, show_progress)
         comparison.compare(outcomes, done.results)
         if options.out:
             report.write_rows(directory / "rows.csv", outcomes)

@@ -1,4 +1,5 @@
-"""The largest rate at which a service keeps all objectives. This module knows no simulator: `measure(rates and counts)` gives loads.
+"""The largest rate at which a service keeps all objectives. This module knows no simulator: its steps say which loads they
+need, so that several searches can go on together.
 
 A load that is open runs again with more requests, as many as its error asks for. It is taken as it is when the error is worth less than the
 precision in rate, by the growth of the objective between two rates, or at `most` requests. Two rates, one that keeps all objectives and one that
@@ -7,8 +8,9 @@ exponentially, so the next rate is where a line through its logarithms meets wha
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from .judgement import Finding, Load, Verdict
 from .student import quantile
@@ -22,7 +24,10 @@ MOST_LOADS = 60
 LEAST_LEVEL = 1e-3  # of a level that no request has reached
 DIGITS = 4  # of a rate
 
-Measure = Callable[[Sequence[tuple[float, int]]], list[Load]]
+Wanted = list[tuple[float, int]]  # rates, and requests of each run
+Measure = Callable[[Wanted], list[Load]]
+Answer = TypeVar("Answer")
+Steps = Generator[Wanted, list[Load], Answer]  # says which loads it needs, and is sent these
 
 
 class NoKnee(Exception):
@@ -61,22 +66,31 @@ def _crossing(low: Load, high: Load) -> tuple[float, float, Finding, Finding] | 
     return min(found, key=lambda entry: entry[0], default=None)
 
 
+def driven(steps: Steps[Answer], measure: Measure) -> Answer:
+    """The answer of steps whose loads are measured one after the other."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(measure(wanted))
+    except StopIteration as end:
+        return end.value
+
+
 @dataclass
 class Search:
-    measure: Measure
     first: int  # requests of a run at first,
     most: int  # and at most
     precision: float  # of the rate, as a ratio
     loads: dict[float, Load] = field(default_factory=dict)  # by rate, the longest ones
 
-    def settle(self, rates: Sequence[float], roughly: bool = False) -> list[Load]:
+    def settle(self, rates: Sequence[float], roughly: bool = False) -> Steps[list[Load]]:
         """Loads at these rates, each with as many requests as it takes to tell.
         @param roughly  what SOFT times the first requests do not decide stays open; a run is never too short for its service to fill"""
         counts = {rate: self.loads[rate].count if rate in self.loads else self.first for rate in rates}
         asked = {rate: count for rate, count in counts.items() if rate not in self.loads}
         while True:
             if asked:
-                for load in self.measure(list(asked.items())):
+                for load in (yield list(asked.items())):
                     self.loads[load.rate_per_s] = load
             asked = {rate: count for rate in rates if (count := self._more(self.loads[rate], roughly))}
             if not asked:
@@ -133,12 +147,12 @@ class Search:
                 high = load
         return low, high
 
-    def largest(self, start: float, least: float = 0.0, most: float = math.inf) -> Knee:
+    def largest(self, start: float, least: float = 0.0, most: float = math.inf) -> Steps[Knee]:
         """@param least, most  rates between which the knee is looked for. @throws NoKnee"""
         rate = rounded(min(max(start, least), most))
         for _ in range(MOST_LOADS):
             at_end = rate in (least, most)
-            load, = self.settle([rate], roughly=not at_end)
+            load, = yield from self.settle([rate], roughly=not at_end)
             low, high = self._ends()
             if load.holds and rate >= most:
                 raise NoKnee(f"every objective holds at {rate:g} requests/s, the largest rate: the knee is above it")
@@ -154,7 +168,7 @@ class Search:
             elif high.rate_per_s / low.rate_per_s > 1 + 2 * self.precision:
                 rate = self._between(low, high)
             elif open_ends := [end.rate_per_s for end in (low, high) if self._more(end, False)]:
-                self.settle(open_ends)
+                yield from self.settle(open_ends)
                 rate = open_ends[0]
             else:
                 return self._knee(low, high)

@@ -8,5 +8,6 @@
   progress.py     the progress line
   backends.py     where points run: on this computer, in a Slurm array, or through a command
   task.py         the program that a task of a cluster runs
+  kept.py         runs of any points, which are kept as those of a sweep
   whole.py        the options of a sweep, and running all of its points
 """

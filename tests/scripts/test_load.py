@@ -12,7 +12,7 @@ from queues import Queue, largest_rate
 from lib.request_times import Requests  # noqa: E402
 from loading.judgement import Load, Run, Verdict  # noqa: E402
 from loading.objectives import ObjectiveError, objectives_of  # noqa: E402
-from loading.search import NoKnee, Search  # noqa: E402
+from loading.search import NoKnee, Search, driven  # noqa: E402
 from loading.student import quantile  # noqa: E402
 
 
@@ -45,8 +45,7 @@ def measure_of(service_s, servers, objectives, seeds=3):
 @pytest.mark.parametrize("servers, services, percent", [(1, 2, 90), (3, 1, 90), (1, 4, 99)])
 def test_the_largest_rate_is_that_of_the_closed_form(servers, services, percent):
     objectives = objectives_of(f"ttft_p{percent}_s={0.1 * (services + 1)}")
-    search = Search(measure_of(0.1, servers, objectives), 400, 32_000, 0.02)
-    knee = search.largest(3.0 * servers)
+    knee = driven(Search(400, 32_000, 0.02).largest(3.0 * servers), measure_of(0.1, servers, objectives))
     exact = largest_rate(0.1, servers, services, 1 - percent / 100)
     assert abs(knee.rate_per_s / exact - 1) < 0.02
     assert knee.interval_per_s[0] < exact < knee.interval_per_s[1]
@@ -57,7 +56,7 @@ def test_the_largest_rate_is_that_of_the_closed_form(servers, services, percent)
 def test_the_mean_of_a_queue_is_an_objective():
     """M/D/1: the mean wait is rate * service^2 / 2 / (1 - rate * service)."""
     objectives = objectives_of("ttft_s=0.2")  # a wait of 0.1: at 2/3 of the capacity
-    knee = Search(measure_of(0.1, 1, objectives), 400, 32_000, 0.02).largest(3.0)
+    knee = driven(Search(400, 32_000, 0.02).largest(3.0), measure_of(0.1, 1, objectives))
     assert abs(knee.rate_per_s / (2 / 3 / 0.1) - 1) < 0.02
 
 
@@ -74,7 +73,7 @@ def test_a_short_run_is_open_and_a_longer_one_is_not():
     measure = measure_of(0.1, 1, objectives)
     short, = measure([(10.3, 250)])
     assert all(finding.excess < 0 for finding in short.findings) and short.verdict is Verdict.OPEN
-    settled, = Search(measure, 250, 16_000, 0.02).settle([10.3])
+    settled, = driven(Search(250, 16_000, 0.02).settle([10.3]), measure)
     assert settled.count > 250 and settled.verdict is Verdict.BROKEN and not settled.holds
 
 
@@ -89,12 +88,12 @@ def test_the_filling_of_a_service_is_not_believed():
 def test_no_rate_is_found_where_none_or_all_hold():
     objectives = objectives_of("ttft_p90_s=0.05")
     with pytest.raises(NoKnee, match=r"no load meets ttft_p90_s <= 0.05: the value is 0.1 at 0.\d+ requests/s"):
-        Search(measure_of(0.1, 1, objectives), 200, 2000, 0.05).largest(5.0)
+        driven(Search(200, 2000, 0.05).largest(5.0), measure_of(0.1, 1, objectives))
     wide = objectives_of("ttft_p90_s=0.3")
     with pytest.raises(NoKnee, match="holds at 4 requests/s, the largest rate: the knee is above it"):
-        Search(measure_of(0.1, 1, wide), 200, 8000, 0.05).largest(3.0, 2.0, 4.0)
+        driven(Search(200, 8000, 0.05).largest(3.0, 2.0, 4.0), measure_of(0.1, 1, wide))
     with pytest.raises(NoKnee, match="at 8 requests/s, the smallest rate: the knee is below it"):
-        Search(measure_of(0.1, 1, wide), 200, 8000, 0.05).largest(3.0, 8.0, 12.0)
+        driven(Search(200, 8000, 0.05).largest(3.0, 8.0, 12.0), measure_of(0.1, 1, wide))
 
 
 # -- objectives

@@ -1,7 +1,8 @@
-"""Runs of a validation, in a folder that keeps them as a sweep keeps its points: the same command goes on after an interruption.
+"""Runs of any points, in a folder that keeps them as a sweep keeps its points: the same command goes on after an interruption. Validation
+and plans of serving use this module.
 
   points/ID/   a run: out/summary.json if it is done, error.txt if it failed. It runs again only if scenario, inputs or executable change
-  bin/HASH/    copies of the executables; a build during the validation does not change them
+  bin/HASH/    copies of the executables; a build meanwhile does not change them
 """
 
 import contextlib
@@ -11,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lib import runner
-from sweeping.identity import identity_of_run
-from sweeping.store import Store
+
+from .identity import identity_of_run
+from .store import Store
 
 MISSING = "not run: interrupted"
 
