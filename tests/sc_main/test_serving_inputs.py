@@ -59,6 +59,15 @@ SPECULATES = "sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19"
     ("{tokens: 2, acceptance: 0.5}", "6:16: error: workload.speculation: method is required; accepted: ngram, eagle, mtp, draft"),
     ("{method: ngam, tokens: 2, acceptance: 0.5}", "6:25: error: workload.speculation.method: unknown value 'ngam'; accepted: ngram, eagle, mtp, draft "
      "(did you mean 'ngram'?)"),
+    ("{method: eagle, tokens: 2, acceptance: 0.5, draft_model: tiny.json}", "6:73: error: workload.speculation.draft_model: method eagle takes none; "
+     "accepted with method: draft"),
+    ("{method: draft, tokens: 2, acceptance: 0.5}", "6:16: error: workload.speculation: draft_model is required by method: draft"),
+    ("{method: draft, tokens: 2, acceptance: 0.5, draft_model: " + f"{ROOT}/scenarios/models/llama-3.1-8b.json}}", "6:73: error: "
+     "workload.speculation.draft_model: its vocabulary has 128256 tokens, that of the model 8192; accepted: a model with the same vocabulary"),
+    ("{method: ngram, tokens: 2, acceptance: 0.5, draft_tp: 1}", "6:70: error: workload.speculation.draft_tp: method ngram has no layers; accepted with "
+     "eagle, mtp and draft"),
+    ("{method: mtp, tokens: 2, acceptance: 0.5, draft_tp: 3}\n  instances: [{name: a, tp: 2}]", "6:68: error: workload.speculation.draft_tp: 3 is "
+     "neither 1 nor the instance's tp, 2; accepted: one of them"),
     ("{method: ngram, tokens: 2, acceptance: 0.5}\n  engine: vllm-0.6", "6:16: error: workload.speculation: no speculative decoding is known of engine "
      "vllm-0.6; accepted with none, " + SPECULATES),
 ])

@@ -1,10 +1,11 @@
-// Speculative decoding against its closed forms: how many drafts are right, the passes that verify them, CUDA graphs, and
-// metrics.
+// Speculative decoding against its closed forms: how many drafts are right, the passes that verify and make them, their
+// memory, and CUDA graphs.
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 
 #include <cmath>
 
+#include "workload/inference/engine/drafter.h"
 #include "workload/inference/scheduler/acceptance.h"
 
 using namespace railyard;
@@ -34,7 +35,26 @@ double drawn_tokens_per_step(const DraftSpec& spec) {
   return tokens / (kRequests * kSteps);
 }
 
-std::string speculation(const std::string& rest) { return "workload.speculation={method: ngram, " + rest + "}"; }
+std::string speculation(const std::string& rest, const std::string& method = "ngram") {
+  return "workload.speculation={method: " + method + ", " + rest + "}";
+}
+
+Time time_of(const std::vector<Pass::Step>& steps) {
+  Time time;
+  for (const Pass::Step& step : steps) time += Time::seconds(step.kernels->seconds);
+  return time;
+}
+
+/// The draft passes after a batch.
+Pass drafts_after(ServingBench& bench, const ScheduledBatch& batch) {
+  const InstanceSpec& spec = bench.service().instance(0).spec();
+  CudaGraphs none;
+  none.mode = workload::GraphMode::none;
+  Pass pass;
+  Drafter(*spec.speculation, spec.scheduler.drafts.tokens, bench.instance().rank(0).gpu->datasheet(), spec.engine)
+      .add(pass, batch, none, workload::Host());
+  return pass;
+}
 
 }  // namespace
 
@@ -143,4 +163,115 @@ BOOST_AUTO_TEST_CASE(nothing_right_takes_as_many_steps_as_no_drafts) {
   const std::size_t alone = steps({requests});
   BOOST_TEST(steps({requests, speculation("tokens: 4, acceptance: 0")}) == alone);
   BOOST_TEST(steps({requests, speculation("tokens: 4, synthetic_length: 5")}) == 1 + ceil_div(29, 5));
+}
+
+BOOST_AUTO_TEST_CASE(draft_passes_follow_each_pass) {
+  for (const std::string& method : std::vector<std::string>{"eagle", "mtp", "draft, draft_model: " + kTinyModel}) {
+    BOOST_TEST_INFO_SCOPE(method);
+    ServingBench bench(
+        serving_scenario({"workload.requests={prompt_tokens: 200, output_tokens: 9}",
+                          speculation("tokens: 3, synthetic_length: 4", method), "workload.cudagraph={mode: none}"}));
+    bench.run();
+    BOOST_TEST_REQUIRE(bench.steps.size() == 3u);  // the prompt and its token, and twice four tokens
+    Time at;
+    std::vector<ScheduledBatch> passes{chunk(0, 200, true), {}, {}};
+    for (std::uint32_t step = 0; step < 3; ++step) {
+      ScheduledBatch& batch = passes[step];
+      if (step > 0) batch.items.push_back(decode(0, 200 + 4 * step, 4));
+      const Pass drafts = drafts_after(bench, batch);
+      BOOST_TEST(drafts.drafts.size() == 3u);
+      at += bench.pass_time(batch);
+      for (const auto& draft : drafts.drafts) at += time_of(draft);
+      BOOST_TEST((bench.steps[step].completed == at), "step " << step);
+    }
+    BOOST_TEST((bench.served.at(0).times.last_token == at));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_draft_pass_costs_what_its_layers_cost) {
+  const ScheduledBatch batch = [] {
+    ScheduledBatch two;
+    two.items = {decode(0, 300, 3), decode(1, 70, 3)};
+    return two;
+  }();
+  {
+    ServingBench mtp(serving_scenario({speculation("tokens: 2, acceptance: 0.5", "mtp")}));
+    const std::vector<std::vector<Pass::Step>> drafts = drafts_after(mtp, batch).drafts;
+    const Pass of_model = plan_pass(mtp.instance(), batch, workload::Host());
+    // Between the embedding, which is joined with the hidden state, and the head: a layer of the model, on the whole batch.
+    const std::vector<Pass::Step> layer(drafts[0].begin() + 1, drafts[0].end() - 1);
+    BOOST_TEST((time_of(layer) == time_of(of_model.layers[0])));
+    BOOST_TEST((drafts[0].front().kernels->seconds > of_model.embedding->seconds));
+    // Then one token of each sequence.
+    const Pass of_one = plan_pass(mtp.instance(), decodes({301, 71}), workload::Host());
+    const std::vector<Pass::Step> later(drafts[1].begin() + 1, drafts[1].end() - 1);
+    BOOST_TEST((time_of(later) == time_of(of_one.layers[0])));
+    BOOST_TEST(drafts[1].back().kernels->seconds == of_one.head->seconds);
+  }
+  // A draft model that is the model: passes as its own, the first one with the token that the batch has given.
+  ServingBench same(serving_scenario({speculation("tokens: 2, acceptance: 0.5", "draft, draft_model: " + kTinyModel)}));
+  const std::vector<std::vector<Pass::Step>> drafts = drafts_after(same, batch).drafts;
+  ScheduledBatch first = batch;
+  for (ScheduledBatch::Item& item : first.items) ++item.tokens;
+  const Time head = Time::seconds(plan_pass(same.instance(), decodes({301, 71}), workload::Host()).head->seconds);
+  const Time all_heads = Time::seconds(plan_pass(same.instance(), first, workload::Host()).head->seconds);
+  BOOST_TEST((time_of(drafts[0]) + all_heads == same.pass_time(first) + head));
+  BOOST_TEST((time_of(drafts[1]) == same.pass_time(decodes({302, 72}))));
+}
+
+BOOST_AUTO_TEST_CASE(drafts_take_memory_of_the_last_stage) {
+  const auto of = [](const std::string& method) {
+    ServingBench bench(serving_scenario({stages_of(2), speculation("tokens: 2, acceptance: 0.5", method)}));
+    std::array<Bytes, 4> memory;  // a block and all, of both stages
+    for (std::uint32_t p = 0; p < 2; ++p) {
+      memory[p] = bench.instance().block_bytes(p, 16);
+      memory[2 + p] = bench.instance().rank(p, 0).gpu->hbm().used() -
+                      bench.service().instance(0).scheduler().memory().total * memory[p] - memory[p];
+    }
+    return memory;
+  };
+  const transformer::ModelShape model = serving_scenario().model;  // six layers
+  const auto ngram = of("ngram"), mtp = of("mtp"), draft = of("draft, draft_model: " + kTinyModel);
+  BOOST_TEST((mtp[0] == ngram[0] && draft[0] == ngram[0] && mtp[2] == ngram[2] && draft[2] == ngram[2]));
+  BOOST_TEST(3 * mtp[1] == 4 * ngram[1]);
+  BOOST_TEST(draft[1] == 3 * ngram[1]);
+  BOOST_TEST(mtp[3] - ngram[3] ==
+             2 * (transformer::layer_parameters(model).total() + 2ull * model.hidden * model.hidden));
+  BOOST_TEST(draft[3] - ngram[3] == 2 * transformer::total_parameters(model));
+}
+
+BOOST_AUTO_TEST_CASE(a_hit_loses_its_last_block_where_drafts_need_hidden_states) {
+  for (const bool drops : {false, true})
+    for (const std::uint32_t prompt : {16u, 17u, 64u, 65u, 200u}) {
+      SchedulerSpec spec;
+      spec.drafts = drafts_of({0.5, 0.5});
+      spec.drafts.drops_last_hit = drops;
+      ContinuousScheduler scheduler(spec, 1 + 100);
+      RequestContent content;
+      content.block_tokens = 1;
+      for (std::uint64_t id = 0; id < prompt; ++id) content.ids.push_back(id);
+      for (const std::uint32_t number : {0u, 1u}) {
+        scheduler.add(number, request(prompt, 4), content, RequestPart::all);
+        const std::uint64_t start = step(scheduler).items.back().start, blocks = (prompt - 1) / 16;
+        BOOST_TEST(start == (number == 0 ? 0 : 16 * (drops && blocks > 0 ? blocks - 1 : blocks)), prompt << " tokens");
+        run_to_end(scheduler);
+      }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_request_whose_prompt_came_from_elsewhere_starts_without_drafts) {
+  SchedulerSpec spec;
+  spec.drafts = drafts_of({1, 1, 1});
+  spec.drafts.lookahead = 3;
+  spec.computes_first_token = true;
+  ContinuousScheduler scheduler(spec, 1 + 100);
+  scheduler.add(0, request(30, 9), {}, RequestPart::answer);
+  BOOST_TEST(scheduler.compose().reservations.size() == 1u);
+  BOOST_TEST(scheduler.memory().held() == 2u);
+  scheduler.arrived(0);
+  BOOST_TEST(text(step(scheduler)) == "0:1");   // the last token of the prompt again
+  BOOST_TEST(scheduler.memory().held() == 3u);  // 30 tokens, and three beyond: 33
+  BOOST_TEST(text(step(scheduler)) == "0:4");
+  BOOST_TEST(text(step(scheduler)) == "0:4");
+  BOOST_TEST(scheduler.empty());
 }

@@ -217,6 +217,39 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
   BOOST_TEST(static_cast<double>(composed) > 0.15 * static_cast<double>(jobs));
 }
 
+BOOST_AUTO_TEST_CASE(drafts_come_however_passes_run) {
+  Random random(17, 0);
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
+  std::uint64_t composed = 0, preempted = 0;
+  for (int trial = 0; trial < 16; ++trial) {
+    std::vector<std::string> sets{
+        "workload.requests={count: 6, arrivals: poisson, rate_per_s: " + one_of({"200", "2000"}) +
+            ", prompt_tokens: {lognormal: {mean: 200, cv_ratio: 1}}, output_tokens: {lognormal: {mean: 15, cv_ratio: "
+            "0.5}}}",
+        "workload.engine=" + one_of({"vllm-0.19", "vllm-0.12", "sglang-0.5", "trtllm-1.0"}),
+        "workload.host=" + one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, async: false}"}),
+        "workload.speculation={method: " +
+            one_of({"ngram", "eagle", "mtp", "eagle, draft_tp: 1", "draft, draft_model: " + kTinyModel}) +
+            ", tokens: " + one_of({"1", "2", "4"}) + ", acceptance: 0.6}",
+        "workload.instances=" + one_of({"[{name: a, tp: 2}]", "[{name: a, tp: 4}]", "[{name: a, tp: 2, pp: 2}]",
+                                        "[{name: p, role: prefill, tp: 2}, {name: d, role: decode, tp: 2}]"}),
+        "fabric.fidelity=" + one_of({"train", "fluid"})};
+    if (random.below(3) == 0) {
+      sets.push_back("workload.requests={count: 6, prompt_tokens: 200, output_tokens: 40}");
+      sets.push_back("workload.kv_blocks=40");
+    }
+    const Scenario scenario = tiny_serving(sets, "dgx_h100");
+    const Composed simulated = run_composed(scenario, How::simulated), ran = run_composed(scenario, How::replayed),
+                   added = run_composed(scenario, How::composed);
+    BOOST_TEST((ran.text == simulated.text), "trial " << trial);
+    BOOST_TEST((added.text == ran.text), "trial " << trial);
+    composed += added.composed;
+    preempted += added.preempted;
+  }
+  BOOST_TEST(composed > 0u);
+  BOOST_TEST(preempted > 0u);
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
   JobBench bench;
   const auto at = [&](Time when, std::function<void()> what) { bench.later_on(when, std::move(what)); };

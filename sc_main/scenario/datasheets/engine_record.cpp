@@ -198,6 +198,8 @@ Record<EngineSheet> speculation_record() {
       });
   r.choice("rejected", rule(&SpeculationRules::rejected), words_of(kRejectedBlocksNames),
            "blocks of wrong drafts: keep: the request's next tokens use them; free: it gives them back");
+  r.add("draft_graphs", rule(&SpeculationRules::draft_graphs),
+        "a draft pass is a CUDA graph; else the host launches attention in each of its layers");
   r.add("ngram_sequence_us", rule(&SpeculationRules::ngram_sequence_us),
         "host time of a step for each sequence, to find drafts in its own tokens")
       .range(0, kLongestHostUs);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/model/config.h"
 #include "sc_main/scenario/table/lists.h"
 #include "workload/inference/scheduler/acceptance.h"
 
@@ -26,6 +28,8 @@ struct SpeculationSection {
   std::vector<double> acceptance;
   bool is_by_position = false;
   std::optional<double> synthetic_length;
+  std::string draft_model;  ///< path of its config; "": none
+  std::optional<std::uint32_t> draft_tp;
 };
 
 /// A draft that is always right would be no draft.
@@ -45,8 +49,12 @@ nlohmann::json acceptance_schema() {
 Record<SpeculationSection> speculation_record() {
   using Section = SpeculationSection;
   Record<Section> r;
-  r.choice("method", &Section::method, words_of(kDraftMethodNames),
-           "who proposes drafts. ngram: the host, from the request's own tokens")
+  r.choice(
+       "method", &Section::method, words_of(kDraftMethodNames),
+       "who proposes drafts. ngram: the host, from the request's own tokens; eagle: a dense layer; mtp: a layer of the "
+       "model; draft: a smaller model. The last three run after each pass, once for each draft, on the ranks of the "
+       "last "
+       "stage")
       .fallback("none; a value is required");
   r.add("tokens", &Section::tokens, "drafts of a step for each request that decodes")
       .range(1, kMostDrafts)
@@ -66,6 +74,13 @@ Record<SpeculationSection> speculation_record() {
         "tokens + 1")
       .range(1, kMostDrafts + 1)
       .fallback("none");
+  r.add("draft_model", &Section::draft_model, "config.json of the smaller model, with the model's vocabulary")
+      .is_path()
+      .fallback("none; method: draft needs it");
+  r.add("draft_tp", &Section::draft_tp,
+        "ranks that divide the layers of eagle, mtp or draft: tp of the instance, or 1: each rank has all of it")
+      .range(1, kMostRanks)
+      .fallback("tp of the instance");
   return r;
 }
 
@@ -94,9 +109,9 @@ class Written {
     return section;
   }
   [[noreturn]] void refuse(const char* key, const std::string& what) const {
-    const std::string path = path_of(key);
-    throw InputError(place_of(source_.root, path), path + ": " + what);
+    throw InputError(place(key), path_of(key) + ": " + what);
   }
+  Origin place(const char* key) const { return place_of(source_.root, path_of(key)); }
 
  private:
   std::string path_of(const std::string& key) const {
@@ -133,6 +148,45 @@ void check_engine(const InstanceSpec& instance, DraftMethod method, const Writte
     written.refuse("method", std::string(kDraftMethodNames[static_cast<std::size_t>(method)]) +
                                  " is not known of engine " + instance.engine.name +
                                  "; accepted: " + joined(names_of(methods)));
+}
+
+/// What makes drafts, and on how many ranks each layer is.
+void resolve_model(InstanceSpec& instance, const SpeculationSection& section, const Written& written,
+                   const Setting& setting) {
+  using namespace workload::inference;
+  Speculation& speculation = *instance.speculation;
+  const char* const method = kDraftMethodNames[static_cast<std::size_t>(speculation.method)];
+  if (!section.draft_model.empty() && speculation.method != DraftMethod::draft)
+    written.refuse("draft_model", std::string("method ") + method + " takes none; accepted with method: draft");
+  switch (speculation.method) {
+    case DraftMethod::ngram:
+      if (section.draft_tp)
+        written.refuse("draft_tp", "method ngram has no layers; accepted with eagle, mtp and draft");
+      return;
+    case DraftMethod::eagle: speculation.model = eagle_model(setting.model); break;
+    case DraftMethod::mtp: speculation.model = mtp_model(setting.model); break;
+    case DraftMethod::draft:
+      if (section.draft_model.empty()) written.refuse("", "draft_model is required by method: draft");
+      speculation.model = load_model(section.draft_model, written.place("draft_model"), "", "").shape;
+      if (speculation.model.vocab != setting.model.vocab)
+        written.refuse("draft_model", "its vocabulary has " + std::to_string(speculation.model.vocab) +
+                                          " tokens, that of the model " + std::to_string(setting.model.vocab) +
+                                          "; accepted: a model with the same vocabulary");
+      break;
+  }
+  speculation.joins_hidden_state = drops_last_hit(speculation.method);
+  speculation.draft_graphs = instance.rules.speculation.draft_graphs;
+  speculation.tp = section.draft_tp.value_or(instance.mapping.tp);
+  if (speculation.tp != 1 && speculation.tp != instance.mapping.tp)
+    written.refuse("draft_tp", std::to_string(speculation.tp) + " is neither 1 nor the instance's tp, " +
+                                   std::to_string(instance.mapping.tp) + "; accepted: one of them");
+  if (speculation.model.heads % speculation.tp != 0)
+    written.refuse("draft_model", "its " + std::to_string(speculation.model.heads) +
+                                      " attention heads cannot be divided over " + std::to_string(speculation.tp) +
+                                      " ranks; accepted: draft_tp: 1, or a tp that divides them");
+  const gpu::GpuDatasheet& gpu = setting.machine.groups[instance.group].gpu;
+  if (gpu.sm.flop_per_clock[static_cast<std::size_t>(speculation.model.dtype)] == 0)
+    written.refuse("draft_model", no_tensor_rate(gpu, speculation.model.dtype));
 }
 
 std::vector<double> acceptance_of(const SpeculationSection& section, const Written& written) {
@@ -174,6 +228,7 @@ void resolve_speculation(InstanceSpec& instance, const std::string& key, const S
   check_engine(instance, *section->method, written);
   instance.speculation.emplace();
   instance.speculation->method = *section->method;
+  resolve_model(instance, *section, written, setting);
 }
 
 void resolve_drafts(InstanceSpec& instance, const std::string& key, const Setting& setting) {

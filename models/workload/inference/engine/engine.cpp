@@ -104,6 +104,7 @@ Pass Engine::plan(Iteration& iteration) {
   iteration.padded_tokens = spec_.graphs.padded(decodes, batch.tokens());
   Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens);
   pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, batch.tokens()));
+  if (drafter_) drafter_->add(pass, batch, spec_.graphs, spec_.host);
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
     pass.index = batch.items.front().chunk;

@@ -14,10 +14,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workload/inference/engine/cuda_graphs.h"
+#include "workload/inference/engine/drafter.h"
 #include "workload/inference/engine/pipeline.h"
 #include "workload/inference/engine/stage_times.h"
 #include "workload/inference/scheduler/scheduler.h"
@@ -90,6 +93,9 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
  public:
   Engine(Grid& grid, Scheduler& scheduler, const EngineSpec& spec, Executor& executor, EngineClient& client);
 
+  /// Each pass makes drafts. Call before the first request.
+  void add_drafts(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
+
   /// The request has been added to the scheduler.
   void added(std::uint32_t request);
   /// The scheduler may be able to compose a batch that it could not compose before.
@@ -155,6 +161,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   EngineClient& client_;
   Pipeline pipeline_;
   StageTimes stages_;
+  std::unique_ptr<Drafter> drafter_;  ///< null: no model makes drafts
   std::deque<Iteration> in_flight_;
   std::vector<std::vector<JobRef>> token_sends_;  ///< by group: token ids that its next batch needs, by t
   std::uint32_t composed_ = 0, completed_ = 0;

@@ -82,12 +82,13 @@ void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t log
 }
 
 void Grid::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
-                      std::uint32_t block_tokens) {
+                      std::uint32_t block_tokens, const DraftMemory& drafts) {
+  drafts_ = drafts;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const transformer::Stage& s = stages_[r / tp()];
     rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
                                 activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
-                                blocks * block_bytes(r / tp(), block_tokens));
+                                (s.last ? drafts.weights : 0) + blocks * block_bytes(r / tp(), block_tokens));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "workload/host.h"
 #include "workload/inference/engine/kv_cache.h"
 #include "workload/inference/engine/mapping.h"
+#include "workload/inference/engine/speculation_spec.h"
 #include "workload/parallel/mesh.h"
 
 namespace railyard::workload::inference {
@@ -69,11 +70,12 @@ class Grid {
 
   /// Allocates weights, activations and a paged KV cache.
   /// @param blocks  of the cache, of `block_tokens` tokens each
-  void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks,
-                  std::uint32_t block_tokens);
+  /// @param drafts  on the last stage
+  void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks, std::uint32_t block_tokens,
+                  const DraftMemory& drafts = {});
   /// Bytes of a block of KV cache on a rank of stage p.
   Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
-    return kv_->bytes_per_token(p) * block_tokens;
+    return (kv_->bytes_per_token(p) + (stages_[p].last ? drafts_.kv_per_token : 0)) * block_tokens;
   }
 
   /// Adds an estimate of the traffic of passes with `tokens` tokens in all.
@@ -92,6 +94,7 @@ class Grid {
   std::vector<transformer::Stage> stages_;
   std::vector<std::uint32_t> first_layer_;
   std::unique_ptr<KvCache> kv_;
+  DraftMemory drafts_;
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
 };

@@ -25,6 +25,9 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       scheduler_(load(setting, blocks, host.blocks)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
+  if (spec_.speculation && spec_.speculation->has_model())
+    engine_.add_drafts(std::make_unique<Drafter>(*spec_.speculation, spec_.scheduler.drafts.tokens,
+                                                 gpus.front()->datasheet(), spec_.engine));
   grid_.connect_stages();
   KvOffloadClient& offloads = *this;
   if (host.blocks > 0) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
@@ -69,7 +72,8 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   if (is_paged()) {
     SchedulerSpec s = spec_.scheduler;
     s.host_blocks = host_blocks;
-    grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens);
+    grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
+                     spec_.speculation ? draft_memory(*spec_.speculation) : DraftMemory());
     return make_paged_scheduler(s, paged_blocks);
   }
   const WholeSequencesSpec& s = *spec_.whole;

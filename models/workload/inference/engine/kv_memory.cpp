@@ -23,6 +23,12 @@ std::vector<StageMemory> stage_memory(const transformer::ModelShape& model, cons
     m.block = transformer::kv_bytes_per_token(model, stage, tp) * scheduler.block_tokens;
     m.left = visible_bytes * memory.memory_limit_ratio -
              static_cast<double>(m.weights + m.activations + memory.engine_reserved_bytes);
+    if (instance.speculation && stage.last) {
+      const DraftMemory drafts = draft_memory(*instance.speculation);
+      m.weights += drafts.weights;
+      m.block += drafts.kv_per_token * scheduler.block_tokens;
+      m.left -= static_cast<double>(drafts.weights);
+    }
     all.push_back(m);
   }
   return all;

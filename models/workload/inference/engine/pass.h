@@ -22,8 +22,11 @@ struct Pass {
     gpu::SharedChain kernels;
     collective::Operation operation = collective::Operation::all_reduce;
     Bytes bytes = 0;
+    bool begins_layer = false;  ///< of a draft: the host launches its layer
   };
   std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
+  std::vector<std::vector<Step>> drafts;  ///< passes of the last stage that follow (drafter.h)
+  Time draft_launch;                      ///< host time for each of their layers
   Time prepare;                           ///< host time before the first kernel
   Time launch;                            ///< host time for each layer; 0: all layers are launched at once
   bool host_is_async = false;             ///< prepared at once; else when stage

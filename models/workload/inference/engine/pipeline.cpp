@@ -32,6 +32,8 @@ std::string Pipeline::name(std::uint64_t arguments) const {
     case kActivation: name = fmt::format("{}PP_Act_FromP[{}]_ToP[{}]_TP[{}]_{}", of, stage, stage + 1, tp, unit); break;
     case kPrepare: name = fmt::format("{}_{}", host, unit); break;
     case kLaunch: name = fmt::format("{}_Launch_PP[{}]_Layer[{}]_{}", host, stage, layer, unit); break;
+    case kDraftReduce: name = fmt::format("{}TP_AR_PP[{}]_Draft[{}]_{}", of, stage, layer, unit); break;
+    case kDraftLaunch: name = fmt::format("{}_Launch_PP[{}]_Draft[{}]_{}", host, stage, layer, unit); break;
     default:
       if (names_ == PassNames::iteration)
         name = fmt::format("{}_PP[{}]_TP[{}]", unit, stage, tp);
@@ -45,8 +47,9 @@ std::string Pipeline::name(std::uint64_t arguments) const {
 }
 
 std::string Pipeline::task(std::uint64_t arguments) const {
-  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",        "head",    "AR attn",
-                                           "AR mlp",    "AG",        "activation", "prepare", "launch"};
+  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",         "head",    "AR attn",
+                                           "AR mlp",    "AG",        "activation",  "prepare", "launch",
+                                           "draft",     "AR draft",  "launch draft"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
     case kActivation: return fmt::format("pass {}", std::uint32_t{f.pass});
@@ -54,6 +57,9 @@ std::string Pipeline::task(std::uint64_t arguments) const {
     case kHead:
     case kGather:
     case kPrepare: return kTasks[f.what];
+    case kDraft:
+    case kDraftReduce:
+    case kDraftLaunch: return fmt::format("{} {}", kTasks[f.what], std::uint32_t{f.layer});
     default: return fmt::format("{} L{}", kTasks[f.what], std::uint32_t{f.layer});
   }
 }
@@ -67,9 +73,11 @@ const char* Pipeline::kind(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kAttentionReduce:
     case kMlpReduce:
+    case kDraftReduce:
     case kGather: return "tp";
     case kActivation: return "pp";
     case kPrepare:
+    case kDraftLaunch:
     case kLaunch: return "host";
     default: return "compute";
   }
@@ -79,6 +87,8 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kAttentionReduce:
     case kMlpReduce:
+    case kDraftReduce:
+    case kDraftLaunch:
     case kLaunch: return Recorded::detail;
     case kGather:
     case kActivation:
@@ -129,7 +139,12 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
     layer.attention += attention;
     layer.mlp = mlp;
   }
-  least.head = of(pass.head);
+  least.after_draft.resize(pass.drafts.size());
+  for (std::size_t d = pass.drafts.size(); d-- > 0;) {
+    least.after_draft[d] = least.drafts;
+    for (const Pass::Step& step : pass.drafts[d]) least.drafts += of(step.kernels);
+  }
+  least.head = of(pass.head) + least.drafts;
   least.after.resize(grid_.model().layers);
   for (std::uint32_t p = 0; p < grid_.pp(); ++p) {
     Time sum = grid_.stage(p).last ? least.head : Time();
@@ -152,6 +167,7 @@ Time Pipeline::least_pass() const {
 Time Pipeline::least_time(const Fields& f) const {
   const LeastTimes& least = states_[f.pass - first_state_].least;
   if (f.what == kHead) return least.head;
+  if (f.what == kDraft) return least.after_draft[f.layer];
   if (f.what == kEmbedding) return least.stages[f.stage];
   const LeastTimes::OfLayer& layer = least.layers[grid_.model().kind(f.layer)];
   return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
@@ -251,7 +267,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
                          label(kGather, 0, 0, false), *this, last, incoming);
     first = false;
   }
-  const bool has_head = stage.last && pass.head != nullptr;
+  const bool has_head = stage.last && pass.head != nullptr, has_drafts = stage.last && !pass.drafts.empty();
   if (p == 0 && pass.embedding != nullptr) kernels(kEmbedding, pass.embedding, 0, false);
   std::vector<JobRef> waits;  // of the course
   if (composes && first) waits = incoming;
@@ -270,7 +286,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     JobRef launched = emit_host(number, kLaunch, p, layer, composes ? Time() : pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
     for (const Pass::Step& step : steps) {
-      const bool is_last = l + 1 == stage.layers && !has_head && &step == &steps.back();
+      const bool is_last = l + 1 == stage.layers && !has_head && !has_drafts && &step == &steps.back();
       const bool is_mlp = step.part == transformer::LayerPart::mlp;
       if (step.kernels == nullptr) {
         collective(is_mlp ? kMlpReduce : kAttentionReduce, step, layer, is_last);
@@ -290,7 +306,8 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     }
   }
   if (composes) executor_.course(communicator, steps_, launches, *this, last, waits);
-  if (has_head) kernels(kHead, pass.head, 0, true);
+  if (has_head) kernels(kHead, pass.head, 0, !has_drafts);
+  if (has_drafts) emit_drafts(number, prepared, last);
 
   if (p == 0) stage0_last_ = last;
   incoming.assign(tp, JobRef());
@@ -307,6 +324,39 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     const CopyTarget transfer{grid_.rank(p + 1, t).gpu->window(), bytes};
     incoming[t] = executor_.copy(rank, rank.stream(Grid::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
+  }
+}
+
+void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last) {
+  const Pass& pass = state(number).pass;
+  const std::uint32_t stage = grid_.pp() - 1;
+  Communicator& communicator = grid_.tp_communicator(stage);
+  Fields fields{};
+  fields.pass = number;
+  fields.stage = stage;
+  for (std::uint32_t d = 0; d < pass.drafts.size(); ++d) {
+    fields.layer = d;
+    for (const Pass::Step& step : pass.drafts[d]) {
+      fields.last = d + 1 == pass.drafts.size() && &step == &pass.drafts[d].back();
+      if (step.kernels == nullptr) {
+        fields.what = kDraftReduce;
+        fields.tp = 0;
+        ++state(number).collectives_left;
+        executor_.collective(communicator, communicator.choose(step.operation, step.bytes), JobLabel::of(*this, fields),
+                             *this, last);
+        continue;
+      }
+      JobRef launched;
+      if (step.begins_layer)
+        launched = emit_host(number, kDraftLaunch, stage, d, pass.draft_launch,
+                             d == 0 && stage > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+      fields.what = kDraft;
+      for (fields.tp = 0; fields.tp < grid_.tp(); ++fields.tp) {
+        Rank& rank = grid_.rank(stage, fields.tp);
+        last[fields.tp] = executor_.kernel(rank, rank.stream(Grid::kCompute), step.kernels, JobLabel::of(*this, fields),
+                                           *this, {launched});
+      }
+    }
   }
 }
 
@@ -328,7 +378,8 @@ void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
 void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) {
   const Fields f = fields_of(job);
   // The first job of a later stage waits for activations; the host has launched it long before they arrive.
-  if (!(f.what == kAttention && !f.first) && !(f.first && f.stage == 0)) return;
+  const bool is_launched = f.what == kAttention || f.what == kDraft;
+  if (!(is_launched && !f.first) && !(f.first && f.stage == 0)) return;
   // Other kernels wait for nothing but their launch.
   const Time ready = f.first ? sooner(job.begun_at(), s.launched[f.stage]) : job.begun_at();
   const Time waited = since(ready, job.reached_at());

@@ -4,7 +4,7 @@
 //
 //   [wait for the activations of stage p-1] [all-gather of their shards]
 //   per layer: the steps of its plan (transformer/layer_plan.h)
-//   [LM head on the last stage] send to the same t of stage p+1
+//   [LM head and draft passes on the last stage] send to the same t of stage p+1
 //
 // If host time is modelled (workload/host.h), the host prepares the pass before
 // the first kernel of stage 0 and launches each layer before its attention
@@ -83,8 +83,10 @@ struct RankTimes {
 ///   TP_AR_PP[p]_Layer[l]_Chunk[i]_Attn | _Mlp          D_TP_AR_PP[p]_Layer[l]_Step_[i]_Attn | _Mlp
 ///   TP_AG_PP[p]_Chunk[i]                               D_TP_AG_PP[p]_Step_[i]          shards of activations
 ///   PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[i]            D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[i]
+///   TP_AR_PP[p]_Draft[d]_Chunk[i]                      D_TP_AR_PP[p]_Draft[d]_Step_[i]
 ///   Host_P_Chunk[i]                                    Host_D_Step_[i]                 before the first kernel
 ///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
+///   Host_P_Launch_PP[p]_Draft[d]_Chunk[i]              Host_D_Launch_PP[p]_Draft[d]_Step_[i]
 ///
 /// with _Req[n] at the end if a run has several requests and the pass belongs to one request. Iterations of an engine
 /// that mixes both are named It[i]_PP[p]_TP[t], and otherwise as prefill, with It[i] in the place of Chunk[i] and
@@ -126,14 +128,17 @@ class Pipeline : private JobClient, private JobNamer {
     kActivation,
     kPrepare,
     kLaunch,
+    kDraft,
+    kDraftReduce,
+    kDraftLaunch,
     kRank  ///< all kernels of a rank: a row, not a job
   };
   /// Contents of a label.
   struct Fields {
     std::uint32_t pass : 24, stage : 8;
-    std::uint32_t tp : 12;  ///< of a collective 0: that of its first member
-    std::uint32_t layer : 12, what : 4;
-    std::uint32_t first : 1, last : 1;  ///< first or last job of the pass on this rank
+    std::uint32_t tp : 12;               ///< of a collective 0: that of its first member
+    std::uint32_t layer : 12, what : 4;  ///< layer: of draft passes, the number of the draft
+    std::uint32_t first : 1, last : 1;   ///< first or last job of the pass on this rank
     std::uint32_t : 2;
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
@@ -155,6 +160,8 @@ class Pipeline : private JobClient, private JobNamer {
     std::vector<Time> after;      ///< by layer: of what follows on its stage
     std::vector<Time> stages;     ///< of all
     Time head;
+    std::vector<Time> after_draft;  ///< by draft: of the drafts after it
+    Time drafts;                    ///< all of them
   };
   struct State {
     Pass pass;
@@ -177,6 +184,8 @@ class Pipeline : private JobClient, private JobNamer {
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                    const std::vector<JobRef>& after);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
+  /// @param last  jobs before them, by t; then their own last ones
+  void emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last);
   /// Reports the activity of rank t = 0 of a stage.
   void tell(const Job& job, PassActivity activity, Time when);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
