@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "gpu/datasheet.h"
 #include "gpu/kernels/attention_mixed.h"
@@ -78,7 +77,7 @@ bool LayerTimer::runs_block_scaled(const gpu::GemmShape& shape) const {
   return shape.groups == 1 || (b.experts_from_tokens > 0 && tokens >= b.experts_from_tokens);
 }
 
-void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+void LayerTimer::add_gemm(Segment& segment, const KernelId& id, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                           const std::optional<WeightFormat>& format, std::uint32_t groups) {
   gpu::GemmShape shape{m, n, k, model_.dtype, groups};
   if (format) {
@@ -90,7 +89,7 @@ void LayerTimer::add_gemm(Segment& segment, const char* name, std::uint64_t m, s
     }
   }
   shape.steady = training_.has_value();
-  segment.add(name, timer_.gemm(shape));
+  segment.add(id, timer_.gemm(shape));
 }
 
 LayerTimer::Widths LayerTimer::qkv_widths() const {
@@ -112,11 +111,11 @@ void LayerTimer::add_quantize(Segment& segment, std::uint64_t rows, std::uint64_
   segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
 }
 
-void LayerTimer::add_elementwise(Segment& segment, const char* name, double elements) {
-  segment.add(name, timer_.memory_bound(elements * element_bytes_));
+void LayerTimer::add_elementwise(Segment& segment, const KernelId& id, double elements) {
+  segment.add(id, timer_.memory_bound(elements * element_bytes_));
 }
 
-void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens,
+void LayerTimer::add_rows(Segment& segment, const KernelId& id, gpu::KernelOp op, std::uint64_t tokens,
                           std::uint64_t width, std::optional<DataType> result) {
   gpu::KernelSpec spec;
   spec.op = op;
@@ -126,7 +125,7 @@ void LayerTimer::add_rows(Segment& segment, const char* name, gpu::KernelOp op, 
   spec.residual = !form().dropout && form().fused.residual;
   spec.gated = model_.gated_mlp;
   spec.result_dtype = result;
-  segment.add(name, gpu::kernel_time(timer_.gpu(), spec));
+  segment.add(id, gpu::kernel_time(timer_.gpu(), spec));
 }
 
 std::uint32_t LayerTimer::norms(LayerPart part) const {
@@ -143,7 +142,7 @@ void LayerTimer::add_norm(Segment& segment, std::uint64_t tokens, std::optional<
   const double elements = static_cast<double>(tokens) * model_.hidden;
   if (!form().fused.residual && !form().dropout) add_residual_operator(segment, elements);
   if (!form().fused.norm) return add_norm_operators(segment, elements);
-  add_rows(segment, "rmsnorm", gpu::KernelOp::norm, tokens, model_.hidden, result);
+  add_rows(segment, {"rmsnorm", KernelRole::norm}, gpu::KernelOp::norm, tokens, model_.hidden, result);
 }
 
 void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
@@ -181,15 +180,16 @@ Segment LayerTimer::measured(const Segment& formula, double x, bool is_head) {
   Segment result;
   for (const NamedKernel& kernel : formula.kernels) {
     const auto layer = std::find_if(std::begin(kProfileLayers), std::end(kProfileLayers), [&](const ProfileLayer& l) {
-      return l.is_head == is_head && std::strcmp(l.kernel, kernel.name) == 0;
+      if (l.is_head != is_head) return false;
+      return l.linear ? kernel.use == LinearUse{*l.linear, Product::fprop} : !kernel.use && kernel.role == l.role;
     });
     if (layer == std::end(kProfileLayers)) {
-      result.add(kernel.name, kernel.time);  // attention: its tables have more than one quantity
+      result.add(kernel);  // attention: its tables have more than one quantity
       continue;
     }
     const auto& table = layer->per_sequence ? profile_->per_sequence : profile_->dense;
     const std::string what = std::string(layer->layer) + (layer->per_sequence ? " sequences" : " tokens");
-    result.add(kernel.name, kernel.time.taking(table.at(layer->layer).at({x}, {what}, profile_use_)));
+    result.add(kernel, kernel.time.taking(table.at(layer->layer).at({x}, {what}, profile_use_)));
   }
   return result;
 }
@@ -227,7 +227,7 @@ gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
 Segment LayerTimer::attention_core(const LayerPass& pass) {
   if (form().attention == AttentionForm::unfused) return unfused_attention(pass);
   Segment segment;
-  segment.add("attention", attention(pass));
+  segment.add({"attention", KernelRole::attention}, attention(pass));
   return segment;
 }
 
@@ -251,7 +251,7 @@ Segment LayerTimer::attention_output(const LayerPass& pass) {
   const std::uint64_t tokens = pass.dense_tokens();
   const std::uint64_t attended = std::uint64_t(heads_.query) * heads_.dim;
   add_narrowing(segment, tokens, attended);
-  add_projection(segment, "o_proj", tokens, {model_.hidden}, attended, model_.kinds[pass.kind].attention);
+  add_projection(segment, Linear::proj, tokens, {model_.hidden}, attended, model_.kinds[pass.kind].attention);
   return measured(segment, static_cast<double>(tokens));
 }
 
@@ -260,7 +260,7 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
   const LayerShape& layer = model_.kinds[pass.kind];
-  add_projection(segment, "qkv", tokens, qkv_widths(), model_.hidden, layer.attention);
+  add_projection(segment, Linear::qkv, tokens, qkv_widths(), model_.hidden, layer.attention);
   add_qk_norm(segment, tokens);
   if (model_.rotary && !form().fused.rotary) {
     add_rotary_operators(segment, tokens);
@@ -272,22 +272,24 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
     rotary.heads = heads_;
     rotary.kv_cache = true;
     if (!model_.rotary) rotary.heads.query = 0;
-    segment.add(model_.rotary ? "rotary" : "kv_write", gpu::kernel_time(timer_.gpu(), rotary));
+    segment.add(model_.rotary ? KernelId("rotary", KernelRole::rotary) : KernelId("kv_write"),
+                gpu::kernel_time(timer_.gpu(), rotary));
   }
   return measured(segment, t);
 }
 
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
                          const std::optional<WeightFormat>& format) {
-  add_projection(segment, "gate_up", tokens, gate_up_widths(width), model_.hidden, format);
+  add_projection(segment, kMlp.first, tokens, gate_up_widths(width), model_.hidden, format);
   add_activation(segment, tokens, width);
   add_narrowing(segment, tokens, width);
-  add_projection(segment, "down", tokens, {model_.hidden}, width, format);
+  add_projection(segment, kMlp.second, tokens, {model_.hidden}, width, format);
 }
 
 void LayerTimer::add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width) {
-  has_gate_operators() ? add_gate_operators(segment, static_cast<double>(tokens) * static_cast<double>(width))
-                       : add_rows(segment, "activation", gpu::KernelOp::activation, tokens, width);
+  has_gate_operators()
+      ? add_gate_operators(segment, static_cast<double>(tokens) * static_cast<double>(width))
+      : add_rows(segment, {"activation", KernelRole::activation}, gpu::KernelOp::activation, tokens, width);
 }
 
 Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
@@ -306,7 +308,7 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
         profile_->experts.at({static_cast<double>(active_experts(tokens)), t}, kExpertNames, profile_use_);
     Segment scaled;
     for (const NamedKernel& kernel : segment.kernels)
-      scaled.add(kernel.name, kernel.time.taking(kernel.time.seconds * seconds / segment.seconds));
+      scaled.add(kernel, kernel.time.taking(kernel.time.seconds * seconds / segment.seconds));
     segment = scaled;
   }
   segment.append(shared_experts(tokens, kind));
@@ -328,13 +330,13 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>(std::lround(model_.experts * (1.0 - missed)));
 }
 
-void LayerTimer::add_permutation(Segment& segment, const char* name, std::uint64_t tokens) {
-  add_elementwise(segment, name, static_cast<double>(tokens + tokens * model_.experts_per_token) * model_.hidden);
+void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens) {
+  add_elementwise(segment, id, static_cast<double>(tokens + tokens * model_.experts_per_token) * model_.hidden);
 }
 
-void LayerTimer::add_sort(Segment& segment, const char* name, const Experts& experts, std::uint32_t ep) {
+void LayerTimer::add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep) {
   if (ep > 1 && experts.active > 1)
-    add_elementwise(segment, name, 2 * static_cast<double>(experts.routed) * model_.hidden);
+    add_elementwise(segment, id, 2 * static_cast<double>(experts.routed) * model_.hidden);
 }
 
 namespace {
@@ -364,12 +366,11 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   add_sort(segment, "sort", e, ep);
   if (!training_ && e.active > 1) segment.add("align", alignment(timer_, e.routed));
   add_narrowing(segment, e.routed, model_.hidden);
-  add_projection(segment, "gate_up", e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
+  add_projection(segment, kExpertMlp.first, e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
   add_activation(segment, e.routed, ffn_);
   add_narrowing(segment, e.routed, ffn_);
-  add_projection(segment, "down", e.rows, {model_.hidden}, ffn_, format, e.active);
+  add_projection(segment, kExpertMlp.second, e.rows, {model_.hidden}, ffn_, format, e.active);
   add_sort(segment, "unsort", e, ep);
-  segment.mark_routed();
   return segment;
 }
 

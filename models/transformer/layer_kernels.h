@@ -53,19 +53,21 @@
 
 namespace railyard::transformer {
 
-/// Sums gradients of the common input of several matrices.
-constexpr const char* kInputGradientSum = "input_gradient_sum";
-/// Copies tokens from the order of a sequence-parallel collective to that of the activations, or back.
-constexpr const char* kRearrange = "rearrange";
-
-struct NamedKernel {
+/// What the rest of the code must know of a kernel; its name is text for outputs.
+struct KernelId {
   const char* name;
-  gpu::KernelTime time;
-  bool routed = false;  ///< of routed experts
+  KernelRole role = KernelRole::other;
+  std::optional<LinearUse> use = std::nullopt;  ///< the matrix that it multiplies by, or whose gradient it computes
+
+  KernelId(const char* name, KernelRole role = KernelRole::other) : name(name), role(role) {}
+  KernelId(const LinearUse& use) : name(kernel_name(use)), use(use) {}
+  KernelId(Linear linear, Product product = Product::fprop) : KernelId(LinearUse{linear, product}) {}
 };
 
-/// The matrix that the kernel multiplies by, or whose gradient it computes.
-inline std::optional<LinearUse> linear_use(const NamedKernel& kernel) { return linear_use(kernel.name, kernel.routed); }
+struct NamedKernel : KernelId {
+  gpu::KernelTime time;
+  NamedKernel(const KernelId& id, const gpu::KernelTime& time) : KernelId(id), time(time) {}
+};
 
 /// A part of a layer, or what comes before the first layer and after the last one.
 enum class LayerPart : std::uint8_t { attention, mlp, embedding, head };
@@ -81,11 +83,7 @@ struct Segment {
   double bytes = 0;  ///< HBM traffic of this rank
 
   void add(const NamedKernel& kernel);
-  void add(const char* name, const gpu::KernelTime& time) { add(NamedKernel{name, time}); }
-  /// All kernels are of routed experts.
-  void mark_routed() {
-    for (NamedKernel& kernel : kernels) kernel.routed = true;
-  }
+  void add(const KernelId& id, const gpu::KernelTime& time) { add(NamedKernel(id, time)); }
   /// The kernels as a chain for an SM array; null if there are none.
   /// @param part  their names begin with it: "mlp.down"
   gpu::SharedChain chain(LayerPart part) const;
@@ -240,9 +238,9 @@ class LayerTimer {
   };
   Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
   /// Copies rows of a token to as many rows as it has experts, or back.
-  void add_permutation(Segment& segment, const char* name, std::uint64_t tokens);
+  void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens);
   /// Rows from ep ranks, sorted by the experts of this rank (Megatron-LM, sort_chunks_by_idxs).
-  void add_sort(Segment& segment, const char* name, const Experts& experts, std::uint32_t ep);
+  void add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep);
   std::uint32_t norms(LayerPart part) const;
   /// Width of a dense layer's MLP on this rank.
   std::uint64_t dense_ffn() const { return model_.experts == 0 ? ffn_ : dense_ffn_; }
@@ -253,18 +251,23 @@ class LayerTimer {
   gpu::KernelTime attention(const LayerPass& pass);
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
+  /// The two matrices of an MLP.
+  struct Mlp {
+    Linear first, second;
+  };
+  static constexpr Mlp kMlp{Linear::fc1, Linear::fc2}, kExpertMlp{Linear::experts_fc1, Linear::experts_fc2};
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
-  PartBackward mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
+  PartBackward mlp_backward(const Mlp& mlp, const Experts& rows, std::uint64_t width, Direction direction);
   /// The same, where a kernel must narrow the gradient of the result first.
-  Segment whole_mlp_backward(const Experts& rows, std::uint64_t width, Direction direction);
+  Segment whole_mlp_backward(const Mlp& mlp, const Experts& rows, std::uint64_t width, Direction direction);
   void add_norm(Segment& segment, std::uint64_t tokens, std::optional<DataType> result = std::nullopt);
   /// @pre all sequences of the pass are equal
   Segment unfused_attention(const LayerPass& pass);
   Segment unfused_attention_backward(const LayerPass& pass);
   /// A kernel over the scores of all heads, which reads or writes this many numbers and bytes of masks for each.
-  void add_scores(Segment& segment, const char* name, const LayerPass& pass, double numbers, double mask_bytes);
+  void add_scores(Segment& segment, const KernelId& id, const LayerPass& pass, double numbers, double mask_bytes);
   /// A kernel that reads or writes this many bytes for each logit of this rank.
-  void add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit);
+  void add_logits(Segment& segment, const KernelId& id, std::uint64_t tokens, double bytes_per_logit);
   /// Where the form does not fuse them. @param elements  numbers of the input
   void add_norm_operators(Segment& segment, double elements, bool backward = false);
   void add_rotary_operators(Segment& segment, std::uint64_t tokens, bool backward = false);
@@ -275,7 +278,7 @@ class LayerTimer {
   void add_activation(Segment& segment, std::uint64_t tokens, std::uint64_t width);
   bool has_gate_operators() const { return model_.gated_mlp && !form().fused.activation; }
   /// A kernel over rows in the model's data type: norm with residual, activation of the MLP, embedding, or sampling.
-  void add_rows(Segment& segment, const char* name, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width,
+  void add_rows(Segment& segment, const KernelId& id, gpu::KernelOp op, std::uint64_t tokens, std::uint64_t width,
                 std::optional<DataType> result = std::nullopt);
   std::uint64_t qkv_width() const { return (heads_.query + 2ull * heads_.kv) * heads_.dim; }
   /// Widths of the matrices with a product of their own that make up a projection.
@@ -287,22 +290,22 @@ class LayerTimer {
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   /// The product runs in the library for block-scaled weights.
   bool runs_block_scaled(const gpu::GemmShape& shape) const;
-  void add_gemm(Segment& segment, const char* name, std::uint64_t m, std::uint64_t n, std::uint64_t k,
+  void add_gemm(Segment& segment, const KernelId& id, std::uint64_t m, std::uint64_t n, std::uint64_t k,
                 const std::optional<WeightFormat>& format = std::nullopt, std::uint32_t groups = 1);
   /// A product of qkv, o_proj or MLP, which training may run with narrow operands.
-  void add_projection(Segment& segment, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
+  void add_projection(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k,
                       const std::optional<WeightFormat>& format, std::uint32_t groups = 1);
   DataType projection_type() const { return form().narrow ? form().narrow->dtype : model_.dtype; }
   /// The product of a training step.
   /// Of a product in training: the clock, and the kernel that the recipe's scales need.
   void set_kernel(gpu::GemmShape& shape) const;
   gpu::KernelTime steady_gemm(gpu::GemmShape shape);
-  enum class Product : std::uint8_t { projection, wide };
+  enum class Operands : std::uint8_t { projection, wide };
   /// Gradients of C[m,n] = A[m,k] B[k,n].
-  Segment gemm_dgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
-                     std::uint32_t groups = 1, Product product = Product::projection);
-  Segment gemm_wgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
-                     std::uint32_t groups = 1, Product product = Product::projection);
+  Segment gemm_dgrad(Direction direction, const KernelId& id, std::uint64_t m, const Widths& n, std::uint64_t k,
+                     std::uint32_t groups = 1, Operands operands = Operands::projection);
+  Segment gemm_wgrad(Direction direction, const KernelId& id, std::uint64_t m, const Widths& n, std::uint64_t k,
+                     std::uint32_t groups = 1, Operands operands = Operands::projection);
   /// What the product of a gradient of weights writes, and whether it adds.
   void set_gradient(gpu::GemmShape& wgrad) const;
   /// Adds gradients of weights to those of earlier micro-batches, where a kernel of its own does.
@@ -315,9 +318,9 @@ class LayerTimer {
   /// Weights [k, n] of one product, if they are narrowed before each.
   void add_weight_cast(Segment& segment, std::uint64_t n, std::uint64_t k, std::uint32_t groups);
   /// The gradient of a bias: the sum of the gradients of all rows.
-  void add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements);
+  void add_bias_wgrad(Segment& segment, Direction direction, const KernelId& id, double elements);
   /// `elements` in the model's data type; the previous kernel wrote them or the next kernel reads them
-  void add_elementwise(Segment& segment, const char* name, double elements);
+  void add_elementwise(Segment& segment, const KernelId& id, double elements);
 
   ModelShape model_;
   gpu::KernelTimer& timer_;

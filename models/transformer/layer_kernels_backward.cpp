@@ -10,12 +10,12 @@ Segment PartBackward::joined() const {
   return all;
 }
 
-Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
-                               std::uint32_t groups, Product product) {
+Segment LayerTimer::gemm_dgrad(Direction direction, const KernelId& id, std::uint64_t m, const Widths& n,
+                               std::uint64_t k, std::uint32_t groups, Operands operands) {
   Segment segment;
   if (!has_dgrad(direction)) return segment;
-  if (product == Product::wide) {
-    add_gemm(segment, name, m, k, n.front(), std::nullopt, groups);
+  if (operands == Operands::wide) {
+    add_gemm(segment, id, m, k, n.front(), std::nullopt, groups);
     return segment;
   }
   std::vector<gpu::KernelTime> times;
@@ -23,22 +23,22 @@ Segment LayerTimer::gemm_dgrad(Direction direction, const char* name, std::uint6
     add_weight_cast(segment, k, width, groups);
     times.push_back(steady_gemm({m, k, width, projection_type(), groups}));
   }
-  segment.add(name, gpu::joined(times));
+  segment.add(id, gpu::joined(times));
   if (n.size() > 1)
-    add_elementwise(segment, kInputGradientSum,
+    add_elementwise(segment, {"input_gradient_sum", KernelRole::input_gradient_sum},
                     static_cast<double>(n.size() + 1) * static_cast<double>(m * k) * groups);
   return segment;
 }
 
-Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
-                               std::uint32_t groups, Product product) {
+Segment LayerTimer::gemm_wgrad(Direction direction, const KernelId& id, std::uint64_t m, const Widths& n,
+                               std::uint64_t k, std::uint32_t groups, Operands operands) {
   Segment segment;
   if (!has_wgrad(direction)) return segment;
   double elements = 0;
   std::vector<gpu::KernelTime> times;
   for (const std::uint64_t width : n) {
     gpu::KernelSpec spec;
-    spec.dtype = product == Product::projection ? projection_type() : model_.dtype;
+    spec.dtype = operands == Operands::projection ? projection_type() : model_.dtype;
     spec.m = k;
     spec.n = width;
     spec.k = m;
@@ -48,7 +48,7 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const char* name, std::uint6
     times.push_back(gpu::kernel_time(timer_.gpu(), spec));
     elements += static_cast<double>(width) * static_cast<double>(k) * groups;
   }
-  segment.add(name, gpu::joined(times));
+  segment.add(id, gpu::joined(times));
   add_gradient_sum(segment, elements);
   return segment;
 }
@@ -67,8 +67,8 @@ void LayerTimer::add_gradient_sum(Segment& segment, double elements) {
               timer_.memory_bound(elements * element_bytes_, 2 * elements * bytes_of(form().gradients)));
 }
 
-void LayerTimer::add_bias_wgrad(Segment& segment, Direction direction, const char* name, double elements) {
-  if (has_wgrad(direction)) add_elementwise(segment, name, elements);
+void LayerTimer::add_bias_wgrad(Segment& segment, Direction direction, const KernelId& id, double elements) {
+  if (has_wgrad(direction)) add_elementwise(segment, id, elements);
 }
 
 Segment LayerTimer::dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction) {
@@ -131,8 +131,8 @@ Segment LayerTimer::merge_attention_backward(const LayerPass& pass) {
 
 Segment LayerTimer::attention_output_backward(const LayerPass& pass, Direction direction) {
   const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
-  Segment segment = gemm_dgrad(direction, "o_proj_dgrad", tokens, {model_.hidden}, attended);
-  segment.append(gemm_wgrad(direction, "o_proj_wgrad", tokens, {model_.hidden}, attended));
+  Segment segment = gemm_dgrad(direction, {Linear::proj, Product::dgrad}, tokens, {model_.hidden}, attended);
+  segment.append(gemm_wgrad(direction, {Linear::proj, Product::wgrad}, tokens, {model_.hidden}, attended));
   return segment;
 }
 
@@ -144,8 +144,8 @@ PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Directi
     form().fused.rotary ? add_elementwise(part.body, "rotary_dgrad", rotated)
                         : add_rotary_operators(part.body, tokens, true);
   if (has_dgrad(direction)) add_narrowing(part.body, tokens, qkv_width());
-  part.input_dgrad = gemm_dgrad(direction, "qkv_dgrad", tokens, qkv_widths(), model_.hidden);
-  part.input_wgrad = gemm_wgrad(direction, "qkv_wgrad", tokens, qkv_widths(), model_.hidden);
+  part.input_dgrad = gemm_dgrad(direction, {Linear::qkv, Product::dgrad}, tokens, qkv_widths(), model_.hidden);
+  part.input_wgrad = gemm_wgrad(direction, {Linear::qkv, Product::wgrad}, tokens, qkv_widths(), model_.hidden);
   if (model_.qkv_bias)
     add_bias_wgrad(part.input_wgrad, direction, "qkv_bias_wgrad",
                    static_cast<double>(tokens) * static_cast<double>(qkv_width()));
@@ -161,8 +161,8 @@ gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint32_t kind, st
   std::vector<gpu::KernelTime> times;
   for (const std::uint64_t width : rows) {
     gpu::GemmShape shape{tokens, width, matrix.columns, projection_type()};
-    if (use.product == transformer::Product::dgrad) std::swap(shape.n, shape.k);
-    if (use.product == transformer::Product::wgrad) {
+    if (use.product == Product::dgrad) std::swap(shape.n, shape.k);
+    if (use.product == Product::wgrad) {
       shape.m = matrix.columns;
       shape.k = tokens;
       set_gradient(shape);
@@ -175,14 +175,14 @@ gpu::KernelTime LayerTimer::product(const LinearUse& use, std::uint32_t kind, st
 
 Segment LayerTimer::rearrange(Bytes bytes) {
   Segment segment;
-  segment.add(kRearrange, timer_.memory_bound(2 * static_cast<double>(bytes)));
+  segment.add({"rearrange", KernelRole::rearrange}, timer_.memory_bound(2 * static_cast<double>(bytes)));
   return segment;
 }
 
-PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
+PartBackward LayerTimer::mlp_backward(const Mlp& mlp, const Experts& e, std::uint64_t width, Direction direction) {
   PartBackward part;
-  part.body.append(gemm_dgrad(direction, "down_dgrad", e.rows, {model_.hidden}, width, e.active));
-  part.body.append(gemm_wgrad(direction, "down_wgrad", e.rows, {model_.hidden}, width, e.active));
+  part.body.append(gemm_dgrad(direction, {mlp.second, Product::dgrad}, e.rows, {model_.hidden}, width, e.active));
+  part.body.append(gemm_wgrad(direction, {mlp.second, Product::wgrad}, e.rows, {model_.hidden}, width, e.active));
   // The gradient of the result, the two factors (or the one input), and their gradients.
   const double activated = static_cast<double>(e.routed) * static_cast<double>(width);
   if (has_dgrad(direction))
@@ -191,24 +191,26 @@ PartBackward LayerTimer::mlp_backward(const Experts& e, std::uint64_t width, Dir
         : add_elementwise(part.body, "activation_dgrad", static_cast<double>(2 * projections() + 1) * activated);
   const std::uint64_t widened = projections() * width;
   if (has_dgrad(direction)) add_narrowing(part.body, e.routed, widened);
-  part.input_dgrad = gemm_dgrad(direction, "gate_up_dgrad", e.rows, gate_up_widths(width), model_.hidden, e.active);
-  part.input_wgrad = gemm_wgrad(direction, "gate_up_wgrad", e.rows, gate_up_widths(width), model_.hidden, e.active);
+  part.input_dgrad =
+      gemm_dgrad(direction, {mlp.first, Product::dgrad}, e.rows, gate_up_widths(width), model_.hidden, e.active);
+  part.input_wgrad =
+      gemm_wgrad(direction, {mlp.first, Product::wgrad}, e.rows, gate_up_widths(width), model_.hidden, e.active);
   if (model_.mlp_bias)
     add_bias_wgrad(part.input_wgrad, direction, "gate_up_bias_wgrad",
                    static_cast<double>(e.routed) * static_cast<double>(widened));
   return part;
 }
 
-Segment LayerTimer::whole_mlp_backward(const Experts& e, std::uint64_t width, Direction direction) {
+Segment LayerTimer::whole_mlp_backward(const Mlp& mlp, const Experts& e, std::uint64_t width, Direction direction) {
   Segment segment;
   if (has_dgrad(direction)) add_narrowing(segment, e.routed, model_.hidden);
-  segment.append(mlp_backward(e, width, direction).joined());
+  segment.append(mlp_backward(mlp, e, width, direction).joined());
   return segment;
 }
 
 PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction) {
   const Experts all{tokens, 1, tokens};
-  if (!model_.routes(model_.kinds[kind])) return mlp_backward(all, dense_ffn(), direction);
+  if (!model_.routes(model_.kinds[kind])) return mlp_backward(kMlp, all, dense_ffn(), direction);
   PartBackward part;
   part.body = shared_experts_backward(tokens, direction);
   part.body.append(combine_backward(tokens, direction));
@@ -218,7 +220,7 @@ PartBackward LayerTimer::mlp_backward(std::uint64_t tokens, std::uint32_t kind, 
 }
 
 Segment LayerTimer::shared_experts_backward(std::uint64_t tokens, Direction direction) {
-  return shared_ffn_ > 0 ? whole_mlp_backward({tokens, 1, tokens}, shared_ffn_, direction) : Segment();
+  return shared_ffn_ > 0 ? whole_mlp_backward(kMlp, {tokens, 1, tokens}, shared_ffn_, direction) : Segment();
 }
 
 Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) {
@@ -232,17 +234,16 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
   Segment segment;
   const Experts e = experts(tokens, ep, load);
   if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
-  segment.append(whole_mlp_backward(e, ffn_, direction));
+  segment.append(whole_mlp_backward(kExpertMlp, e, ffn_, direction));
   if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);
-  segment.mark_routed();
   return segment;
 }
 
 Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
   Segment segment;
   if (has_dgrad(direction)) add_permutation(segment, "permute_dgrad", tokens);
-  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, {model_.experts}, model_.hidden, 1, Product::wide));
-  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, {model_.experts}, model_.hidden, 1, Product::wide));
+  segment.append(gemm_dgrad(direction, "router_dgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
+  segment.append(gemm_wgrad(direction, "router_wgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
   return segment;
 }
 

@@ -5,15 +5,15 @@ namespace railyard::transformer {
 
 Segment LayerTimer::embedding(std::uint64_t tokens) {
   Segment segment;
-  add_rows(segment, "embedding", gpu::KernelOp::embedding, tokens, model_.hidden);
+  add_rows(segment, Linear::embedding, gpu::KernelOp::embedding, tokens, model_.hidden);
   return measured(segment, static_cast<double>(tokens));
 }
 
 Segment LayerTimer::head(std::uint64_t rows) {
   Segment segment;
   add_norm(segment, rows);
-  add_gemm(segment, "lm_head", rows, vocab_, model_.hidden, model_.tied_embeddings ? std::nullopt : model_.head);
-  add_rows(segment, "sampling", gpu::KernelOp::sampling, rows, vocab_);
+  add_gemm(segment, Linear::head, rows, vocab_, model_.hidden, model_.tied_embeddings ? std::nullopt : model_.head);
+  add_rows(segment, {"sampling", KernelRole::sampling}, gpu::KernelOp::sampling, rows, vocab_);
   return measured(segment, static_cast<double>(rows), true);
 }
 
@@ -29,11 +29,11 @@ Segment LayerTimer::embedding_backward(std::uint64_t tokens) {
   Segment segment;
   const double elements = static_cast<double>(tokens) * model_.hidden;
   // Reads the gradients of all tokens. Adds those of its rows to the rows' gradients in HBM.
-  const auto add = [&](const char* name, double own_ratio) {
-    segment.add(name, timer_.memory_bound(elements * element_bytes_, 2 * own_ratio * elements * kGradientBytes));
+  const auto add = [&](const KernelId& id, double own_ratio) {
+    segment.add(id, timer_.memory_bound(elements * element_bytes_, 2 * own_ratio * elements * kGradientBytes));
   };
   if (model_.positions > 0) add("positions_wgrad", 1);
-  add("embedding_wgrad", static_cast<double>(vocab_) / model_.vocab);
+  add({Linear::embedding, Product::wgrad}, static_cast<double>(vocab_) / model_.vocab);
   if (form().gradient_sum != GradientSum::kernel) return segment;
   // PyTorch writes a gradient of all rows, most of them zero.
   const double rows = static_cast<double>(vocab_) * model_.hidden;
@@ -42,13 +42,13 @@ Segment LayerTimer::embedding_backward(std::uint64_t tokens) {
   return segment;
 }
 
-void LayerTimer::add_logits(Segment& segment, const char* name, std::uint64_t tokens, double bytes_per_logit) {
-  segment.add(name, timer_.memory_bound(static_cast<double>(tokens) * static_cast<double>(vocab_) * bytes_per_logit));
+void LayerTimer::add_logits(Segment& segment, const KernelId& id, std::uint64_t tokens, double bytes_per_logit) {
+  segment.add(id, timer_.memory_bound(static_cast<double>(tokens) * static_cast<double>(vocab_) * bytes_per_logit));
 }
 
 Segment LayerTimer::logits(std::uint64_t tokens) {
   Segment segment;
-  add_gemm(segment, "lm_head", tokens, vocab_, model_.hidden);
+  add_gemm(segment, Linear::head, tokens, vocab_, model_.hidden);
   add_logits(segment, "logits_maximum", tokens, element_bytes_ + kLogitBytes);  // widens the logits
   return segment;
 }
@@ -68,8 +68,10 @@ Segment LayerTimer::loss(std::uint64_t tokens) {
 PartBackward LayerTimer::head_backward(std::uint64_t tokens, Direction direction) {
   PartBackward part;
   if (has_dgrad(direction)) add_logits(part.body, "loss_dgrad", tokens, kLogitBytes + element_bytes_);
-  part.input_dgrad = gemm_dgrad(direction, "lm_head_dgrad", tokens, {vocab_}, model_.hidden, 1, Product::wide);
-  part.input_wgrad = gemm_wgrad(direction, "lm_head_wgrad", tokens, {vocab_}, model_.hidden, 1, Product::wide);
+  part.input_dgrad =
+      gemm_dgrad(direction, {Linear::head, Product::dgrad}, tokens, {vocab_}, model_.hidden, 1, Operands::wide);
+  part.input_wgrad =
+      gemm_wgrad(direction, {Linear::head, Product::wgrad}, tokens, {vocab_}, model_.hidden, 1, Operands::wide);
   if (model_.head_bias)
     add_bias_wgrad(part.input_wgrad, direction, "lm_head_bias_wgrad",
                    static_cast<double>(tokens) * static_cast<double>(vocab_));

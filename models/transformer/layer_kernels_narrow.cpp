@@ -38,8 +38,10 @@ void LayerTimer::add_weight_cast(Segment& segment, std::uint64_t n, std::uint64_
   const std::optional<NarrowProducts>& narrow = form().narrow;
   if (!narrow || narrow->weight_cast == WeightCast::step) return;
   const double weights = static_cast<double>(groups) * static_cast<double>(n) * static_cast<double>(k);
-  if (narrow->finds_amax()) segment.add("weight_amax", timer_.memory_bound(0, weights * element_bytes_));
-  segment.add("weight_quantize", timer_.memory_bound(0, weights * (element_bytes_ + bytes_of(narrow->dtype))));
+  if (narrow->finds_amax())
+    segment.add({"weight_amax", KernelRole::weight_cast}, timer_.memory_bound(0, weights * element_bytes_));
+  segment.add({"weight_quantize", KernelRole::weight_cast},
+              timer_.memory_bound(0, weights * (element_bytes_ + bytes_of(narrow->dtype))));
 }
 
 Segment LayerTimer::hidden_amax(std::uint64_t tokens) {
@@ -56,7 +58,7 @@ Segment LayerTimer::cast_hidden(std::uint64_t tokens, std::uint32_t copies) {
 
 Segment LayerTimer::transpose_hidden(std::uint64_t tokens) {
   Segment segment;
-  segment.add("transpose",
+  segment.add({"transpose", KernelRole::transpose},
               timer_.memory_bound(2 * static_cast<double>(tokens) * model_.hidden * bytes_of(form().narrow->dtype)));
   return segment;
 }
@@ -73,15 +75,15 @@ gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
   return timer_.gemm(shape);
 }
 
-void LayerTimer::add_projection(Segment& segment, const char* name, std::uint64_t m, const Widths& n, std::uint64_t k,
+void LayerTimer::add_projection(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k,
                                 const std::optional<WeightFormat>& format, std::uint32_t groups) {
-  if (!form().narrow && n.size() == 1) return add_gemm(segment, name, m, n.front(), k, format, groups);
+  if (!form().narrow && n.size() == 1) return add_gemm(segment, linear, m, n.front(), k, format, groups);
   std::vector<gpu::KernelTime> times;
   for (const std::uint64_t width : n) {
     add_weight_cast(segment, width, k, groups);
     times.push_back(steady_gemm({m, width, k, projection_type(), groups}));
   }
-  segment.add(name, gpu::joined(times));
+  segment.add(linear, gpu::joined(times));
 }
 
 }  // namespace railyard::transformer

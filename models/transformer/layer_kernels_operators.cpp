@@ -34,10 +34,10 @@ constexpr std::array<Operator, 5> kSoftmax{{{1, 1}, {0, 2}, {0, 2}, {0, 2}, {1, 
 constexpr std::array<Operator, 6> kSoftmaxBackward{{{1, 1}, {0, 3}, {0, 2}, {0, 2}, {0, 2}, {1, 1}}};
 
 template <std::size_t Count>
-void add_operators(Segment& segment, const gpu::KernelTimer& timer, const char* name,
+void add_operators(Segment& segment, const gpu::KernelTimer& timer, const KernelId& id,
                    const std::array<Operator, Count>& operators, double elements, double narrow_bytes) {
   for (const Operator& each : operators)
-    segment.add(name, timer.memory_bound(elements * (each.narrow * narrow_bytes + each.wide * kWideBytes)));
+    segment.add(id, timer.memory_bound(elements * (each.narrow * narrow_bytes + each.wide * kWideBytes)));
 }
 
 }  // namespace

@@ -34,10 +34,10 @@ constexpr double kReadRatio = 0.5;
 
 }  // namespace
 
-void LayerTimer::add_scores(Segment& segment, const char* name, const LayerPass& pass, double numbers,
+void LayerTimer::add_scores(Segment& segment, const KernelId& id, const LayerPass& pass, double numbers,
                             double mask_bytes) {
   const double scores = Scores(pass, heads_).numbers();
-  segment.add(name, timer_.memory_bound(scores * (numbers * element_bytes_ + mask_bytes)));
+  segment.add(id, timer_.memory_bound(scores * (numbers * element_bytes_ + mask_bytes)));
 }
 
 Segment LayerTimer::unfused_attention(const LayerPass& pass) {

@@ -1,7 +1,5 @@
 #include "transformer/layer_plan.h"
 
-#include <cstring>
-
 #include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
 #include "transformer/narrow_steps.h"
@@ -11,11 +9,11 @@ namespace railyard::transformer {
 
 namespace {
 
-/// The kernels that come before the first one of this name.
-Segment before(const char* name, const Segment& segment) {
+/// The kernels that come before the product with a matrix.
+Segment before(Linear linear, const Segment& segment) {
   Segment part;
   for (const NamedKernel& kernel : segment.kernels) {
-    if (std::strcmp(kernel.name, name) == 0) break;
+    if (kernel.use == LinearUse{linear, Product::fprop}) break;
     part.add(kernel);
   }
   return part;
@@ -35,7 +33,7 @@ void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, co
     } else {
       add_part_input(steps, timer, model, part, pass.kind);
       if (part == LayerPart::mlp && stops_early && !model.routes(model.kinds[pass.kind])) {
-        steps.add(part, before("down", timer->mlp_body(steps.tokens(), pass.kind)));
+        steps.add(part, before(Linear::fc2, timer->mlp_body(steps.tokens(), pass.kind)));
         return;
       }
       if (part == LayerPart::attention && steps.split().cp > 1) {

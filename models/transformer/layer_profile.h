@@ -5,35 +5,54 @@
 // by their number and mean context. A pass with both kinds is looked up by all four, if the bundle has such rows.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gpu/kernels/attention.h"
 #include "transformer/decode_skew.h"
+#include "transformer/linears.h"
 #include "transformer/profile_table.h"
 
 namespace railyard::transformer {
 
-/// The row of a table with the time of a kernel of a layer (or of the head, after the last layer).
+/// What a kernel does that is no product with a matrix of the model.
+enum class KernelRole : std::uint8_t {
+  other,
+  norm,
+  rotary,
+  attention,
+  activation,
+  sampling,
+  weight_cast,  ///< narrows the weights of a product, or finds their scales
+  transpose,    ///< of narrow operands
+  rearrange,    ///< copies tokens from the order of a sequence-parallel collective to that of activations, or back
+  input_gradient_sum,  ///< sums gradients of the common input of several matrices
+};
+
+/// The row of a table with the time of a kernel of a layer (or of the head, after the last layer): a product with a
+/// matrix, or a kernel with a role.
 struct ProfileLayer {
-  const char* kernel;
+  std::optional<Linear> linear;
+  KernelRole role;
   const char* layer;
   bool is_head = false, per_sequence = false;
   bool of_dense_mlp = false;  ///< only dense models: a mixture of experts has a separate table
 };
 constexpr ProfileLayer kProfileLayers[] = {
-    {"embedding", "embedding"},
-    {"rmsnorm", "layernorm"},
-    {"qkv", "qkv_proj"},
-    {"rotary", "rotary_emb"},
-    {"o_proj", "o_proj"},
-    {"gate_up", "gate_up_proj", false, false, true},
-    {"activation", "act_fn", false, false, true},
-    {"down", "down_proj", false, false, true},
-    {"rmsnorm", "final_layernorm", true},
-    {"lm_head", "lm_head", true, true},
-    {"sampling", "sampler", true, true},
+    {Linear::embedding, KernelRole::other, "embedding"},
+    {{}, KernelRole::norm, "layernorm"},
+    {Linear::qkv, KernelRole::other, "qkv_proj"},
+    {{}, KernelRole::rotary, "rotary_emb"},
+    {Linear::proj, KernelRole::other, "o_proj"},
+    {Linear::fc1, KernelRole::other, "gate_up_proj", false, false, true},
+    {{}, KernelRole::activation, "act_fn", false, false, true},
+    {Linear::fc2, KernelRole::other, "down_proj", false, false, true},
+    {{}, KernelRole::norm, "final_layernorm", true},
+    {Linear::head, KernelRole::other, "lm_head", true, true},
+    {{}, KernelRole::sampling, "sampler", true, true},
 };
 
 struct LayerProfile {

@@ -1,19 +1,21 @@
 #include "transformer/linears.h"
 
+#include <iterator>
+
 namespace railyard::transformer {
 
 namespace {
 
-struct KernelName {
-  std::string_view kernel;
-  Linear linear;
-};
-constexpr std::array<KernelName, 6> kKernels{{{"qkv", Linear::qkv},
-                                              {"o_proj", Linear::proj},
-                                              {"gate_up", Linear::fc1},
-                                              {"down", Linear::fc2},
-                                              {"embedding", Linear::embedding},
-                                              {"lm_head", Linear::head}}};
+// By Linear and Product.
+constexpr const char* kKernelNames[][3]{{"qkv", "qkv_dgrad", "qkv_wgrad"},
+                                        {"o_proj", "o_proj_dgrad", "o_proj_wgrad"},
+                                        {"gate_up", "gate_up_dgrad", "gate_up_wgrad"},
+                                        {"down", "down_dgrad", "down_wgrad"},
+                                        {"gate_up", "gate_up_dgrad", "gate_up_wgrad"},
+                                        {"down", "down_dgrad", "down_wgrad"},
+                                        {"embedding", "embedding_dgrad", "embedding_wgrad"},
+                                        {"lm_head", "lm_head_dgrad", "lm_head_wgrad"}};
+static_assert(std::size(kKernelNames) == kLinearNames.size());
 
 /// Whether a stage owns the matrix of the head. Tied embeddings are the head's matrix on the only stage.
 bool owns_head(const ModelShape& model, const Stage& stage) {
@@ -35,19 +37,8 @@ std::uint64_t dense_width(const ModelShape& m, std::uint32_t kind) {
 
 }  // namespace
 
-std::optional<LinearUse> linear_use(std::string_view kernel, bool routed) {
-  const auto of = [&](Linear linear) {
-    if (!routed || (linear != Linear::fc1 && linear != Linear::fc2)) return linear;
-    return linear == Linear::fc1 ? Linear::experts_fc1 : Linear::experts_fc2;
-  };
-  for (const KernelName& name : kKernels) {
-    if (kernel.substr(0, name.kernel.size()) != name.kernel) continue;
-    const std::string_view rest = kernel.substr(name.kernel.size());
-    if (rest.empty()) return LinearUse{of(name.linear), Product::fprop};
-    if (rest == "_dgrad") return LinearUse{of(name.linear), Product::dgrad};
-    if (rest == "_wgrad") return LinearUse{of(name.linear), Product::wgrad};
-  }
-  return {};
+const char* kernel_name(const LinearUse& use) {
+  return kKernelNames[static_cast<std::size_t>(use.linear)][static_cast<std::size_t>(use.product)];
 }
 
 Matrix matrix_of(const ModelShape& m, Linear linear, std::uint32_t tp, std::uint32_t kind, std::uint32_t ep) {

@@ -14,7 +14,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "base/data_type.h"
@@ -40,11 +39,10 @@ enum class Product : std::uint8_t { fprop, dgrad, wgrad };
 struct LinearUse {
   Linear linear;
   Product product;
+  bool operator==(const LinearUse& o) const { return linear == o.linear && product == o.product; }
 };
-
-/// The matrix that a kernel of layer_kernels.h multiplies by, or whose gradient it computes.
-/// @param routed  the kernel is one of routed experts
-std::optional<LinearUse> linear_use(std::string_view kernel, bool routed = false);
+/// The name of the kernel in outputs: "down_wgrad".
+const char* kernel_name(const LinearUse& use);
 
 struct Matrix {
   std::uint64_t rows = 0, columns = 0;

@@ -1,7 +1,5 @@
 #include "transformer/step_list.h"
 
-#include <cstring>
-
 #include "transformer/parameters.h"
 
 namespace railyard::transformer {
@@ -28,7 +26,7 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
   const bool has_product = !kernels.input_wgrad.kernels.empty();
   const bool gathers_again = !form.keep_gathered && sequence_parallel() && has_product;
   const std::vector<NamedKernel>& dgrad = kernels.input_dgrad.kernels;
-  const bool in_order = !dgrad.empty() && std::strcmp(dgrad.back().name, kInputGradientSum) == 0;
+  const bool in_order = !dgrad.empty() && dgrad.back().role == KernelRole::input_gradient_sum;
   const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
   if (has_dgrad(direction)) add(part, kernels.body);
   const Bytes gathered = narrow ? narrow_activations_ : activations_;

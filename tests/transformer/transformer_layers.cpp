@@ -207,3 +207,21 @@ BOOST_AUTO_TEST_CASE(block_scaled_products_run_in_the_engines_library) {
   // On 64 ranks, k is 448, no multiple of 128.
   BOOST_TEST(down("H100-SXM5-80GB", by_block, 64).seconds == down("H100-SXM5-80GB", by_tensor, 64).seconds);
 }
+
+// A kernel's name is a label: what the code asks is in the kernel's use and role.
+BOOST_AUTO_TEST_CASE(each_matrix_has_one_product_of_each_kind_in_a_layer) {
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  for (const ModelShape& model : {llama_70b(), mixtral_8x7b()}) {
+    LayerTimer layers(model, 8, timer);
+    layers.set_training({});
+    std::map<std::pair<Linear, Product>, int> uses;
+    for (const Direction direction : {Direction::forward, Direction::backward})
+      for (const LayerStep& step : plan_layer(model, layers, {{{4096, 0}}, {}}, {8}, direction))
+        for (const NamedKernel& kernel : step.kernels.kernels)
+          if (kernel.use) ++uses[{kernel.use->linear, kernel.use->product}];
+    for (const Linear linear : layer_linears(model, 0))
+      for (const Product product : {Product::fprop, Product::dgrad, Product::wgrad})
+        BOOST_TEST((uses[{linear, product}]) == 1);
+    BOOST_TEST(uses.size() == 3 * layer_linears(model, 0).size());
+  }
+}

@@ -1,13 +1,13 @@
 #include "workload/training/coupled_steps.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "gpu/datasheet.h"
 
 namespace railyard::workload::training {
 
+using transformer::KernelRole;
 using transformer::LayerStep;
 using transformer::LinearUse;
 using transformer::NamedKernel;
@@ -47,7 +47,6 @@ class Coupler {
   }
 
  private:
-  static bool is(const NamedKernel& kernel, const char* name) { return std::strcmp(kernel.name, name) == 0; }
   static bool is_tp(const LayerStep& step) { return step.is_collective() && step.group == RankGroup::tp; }
 
   /// Couples the gather with the first product of the next step, of which kernels are then taken.
@@ -56,20 +55,20 @@ class Coupler {
     // Narrow products: their weights are narrowed before the gather, tokens transposed after it. A product of shards
     // needs no tokens in order.
     std::size_t first = 0;
-    while (first < kernels.size() && !linear_use(kernels[first]) &&
-           (std::strncmp(kernels[first].name, "weight_", 7) == 0 || is(kernels[first], "transpose") ||
-            is(kernels[first], transformer::kRearrange)))
+    while (first < kernels.size() && !kernels[first].use &&
+           (kernels[first].role == KernelRole::weight_cast || kernels[first].role == KernelRole::transpose ||
+            kernels[first].role == KernelRole::rearrange))
       ++first;
     if (first == kernels.size()) return false;
-    const auto use = linear_use(kernels[first]);
+    const auto use = kernels[first].use;
     if (!use || !method_of(*use)) return false;
     Segment before, after;
     const NamedKernel* rearrange = nullptr;
     bool transposes = false;  // which puts tokens in order, too
     for (std::size_t k = 0; k < first; ++k) {
-      const bool is_transpose = is(kernels[k], "transpose");
+      const bool is_transpose = kernels[k].role == KernelRole::transpose;
       transposes |= is_transpose;
-      if (is(kernels[k], transformer::kRearrange))
+      if (kernels[k].role == KernelRole::rearrange)
         rearrange = &kernels[k];
       else
         (is_transpose ? after : before).add(kernels[k]);
@@ -88,8 +87,8 @@ class Coupler {
     if (out_.empty() || out_.back().coupled != nullptr || out_.back().layer.is_collective()) return false;
     const LayerStep last = out_.back().layer;
     std::vector<NamedKernel> kernels = last.kernels.kernels;
-    if (kernels.size() > 1 && is(kernels.back(), transformer::kRearrange)) kernels.pop_back();
-    const auto use = linear_use(kernels.back());
+    if (kernels.size() > 1 && kernels.back().role == KernelRole::rearrange) kernels.pop_back();
+    const auto use = kernels.back().use;
     if (!use || !method_of(*use)) return false;
     out_.pop_back();
     add(last.part, segment_of(kernels, 0, kernels.size() - 1));
@@ -131,11 +130,10 @@ class Coupler {
     Segment kernels;
     std::uint32_t sms = 0;
     for (const NamedKernel& kernel : out_.back().layer.kernels.kernels) {
-      const auto use = linear_use(kernel);
+      const auto& use = kernel.use;
       const bool shares = use && spec_.tp_overlap.word(*use) == OverlapWord::bulk;
       if (shares) sms = spec_.tp_overlap.options(*use).comm_sms;
-      kernels.add(kernel.name,
-                  shares ? timer_.product(*use, kind_, spec_.rank_tokens(), gpu_.sm.count - sms) : kernel.time);
+      kernels.add(kernel, shares ? timer_.product(*use, kind_, spec_.rank_tokens(), gpu_.sm.count - sms) : kernel.time);
     }
     if (sms == 0) return;
     out_.back().layer.kernels = kernels;

@@ -10,10 +10,9 @@ namespace railyard::workload::training {
 
 using transformer::Direction;
 using transformer::LayerStep;
+using transformer::Linear;
 
 namespace {
-
-constexpr std::string_view kWeightKernels = "weight_";  // LayerTimer::add_weight_cast()
 
 /// Divides kernels so that each product with a matrix is a step of its own. Kernels beside a collective have one product
 /// at the most and stay together.
@@ -29,9 +28,9 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
     }
     bool begins = true, has_cast = false;
     for (const transformer::NamedKernel& kernel : step.kernels.kernels) {
-      const auto use = linear_use(kernel);
+      const auto& use = kernel.use;
       // A product's own kernels that narrow its weights need them, too.
-      const bool casts = std::string_view(kernel.name).substr(0, kWeightKernels.size()) == kWeightKernels;
+      const bool casts = kernel.role == transformer::KernelRole::weight_cast;
       if ((use || casts || begins) && !has_cast) divided.push_back({step.part, {}});
       has_cast = casts;
       divided.back().kernels.add(kernel);
@@ -47,7 +46,7 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
 
 std::optional<transformer::LinearUse> use_of(const LayerStep& step) {
   for (const transformer::NamedKernel& kernel : step.kernels.kernels)
-    if (const auto use = linear_use(kernel)) return use;
+    if (kernel.use) return kernel.use;
   return {};
 }
 
@@ -107,13 +106,12 @@ std::vector<LayerStep> plan_operators_again(const transformer::ModelShape& model
     }
     transformer::Segment kernels;
     for (transformer::NamedKernel& kernel : step.kernels.kernels) {
-      const std::string_view name(kernel.name);
-      const double share = name == "attention"            ? 0
-                           : form.narrow || kernel.routed ? 1
-                           : name == "qkv"                ? of_qkv
-                           : name == "gate_up"            ? of_gate_up
-                           : name == "down"               ? 0
-                                                          : 1;
+      double share = kernel.role == transformer::KernelRole::attention ? 0 : 1;
+      if (kernel.use && !form.narrow) {
+        if (kernel.use->linear == Linear::qkv) share = of_qkv;
+        if (kernel.use->linear == Linear::fc1) share = of_gate_up;
+        if (kernel.use->linear == Linear::fc2) share = 0;
+      }
       if (share == 0) continue;
       if (share < 1) kernel.time = part_of(kernel.time, share);
       kernels.add(kernel);
