@@ -70,6 +70,11 @@ void LayerTimer::set_libraries(gpu::AttentionLibrary attention, const std::vecto
   if (found != products.end()) block_scaled_ = *found;
 }
 
+void LayerTimer::set_expert_ranks(const ExpertRanks& ranks) {
+  expert_ranks_ = ranks;
+  if (ranks.ranks > 1) ffn_ = model_.ffn;
+}
+
 bool LayerTimer::runs_block_scaled(const gpu::GemmShape& shape) const {
   const gpu::BlockScaledProducts& b = block_scaled_;
   if (shape.n % b.columns != 0 || shape.k % b.depth != 0) return false;
@@ -149,12 +154,16 @@ void LayerTimer::add_qk_norm(Segment& segment, std::uint64_t tokens) {
   if (model_.qk_norm == 0) return;
   if (!form().fused.norm)
     return add_norm_operators(segment, static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim);
+  add_width_norm(segment, "qk_norm", tokens * (heads_.query + heads_.kv), heads_.dim);
+}
+
+void LayerTimer::add_width_norm(Segment& segment, const KernelId& id, std::uint64_t rows, std::uint64_t width) {
   gpu::KernelSpec spec;
   spec.op = gpu::KernelOp::norm;
   spec.dtype = model_.dtype;
-  spec.tokens = tokens * (heads_.query + heads_.kv);
-  spec.width = heads_.dim;
-  segment.add("qk_norm", gpu::kernel_time(timer_.gpu(), spec));
+  spec.tokens = rows;
+  spec.width = width;
+  segment.add(id, gpu::kernel_time(timer_.gpu(), spec));
 }
 
 Segment LayerTimer::norm(LayerPart part, std::uint64_t tokens, bool narrow) {
@@ -225,6 +234,7 @@ gpu::KernelTime LayerTimer::attention(const LayerPass& pass) {
 }
 
 Segment LayerTimer::attention_core(const LayerPass& pass) {
+  if (model_.latent) return latent_core(pass);
   if (form().attention == AttentionForm::unfused) return unfused_attention(pass);
   Segment segment;
   segment.add({"attention", KernelRole::attention}, attention(pass));
@@ -249,13 +259,14 @@ Segment LayerTimer::attention_body(const LayerPass& pass) {
 Segment LayerTimer::attention_output(const LayerPass& pass) {
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
-  const std::uint64_t attended = std::uint64_t(heads_.query) * heads_.dim;
+  const std::uint64_t attended = std::uint64_t(heads_.query) * model_.value_dim();
   add_narrowing(segment, tokens, attended);
   add_projection(segment, Linear::proj, tokens, {model_.hidden}, attended, model_.kinds[pass.kind].attention);
   return measured(segment, static_cast<double>(tokens));
 }
 
 Segment LayerTimer::attention_input(const LayerPass& pass) {
+  if (model_.latent) return latent_input(pass);
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);
@@ -316,7 +327,14 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
 }
 
 LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load) const {
-  const std::uint64_t copies = tokens * model_.experts_per_token, routed = load == nullptr ? copies : load->of(copies);
+  const std::uint64_t copies = tokens * model_.experts_per_token;
+  if (const std::uint32_t ranks = expert_ranks_.ranks; ranks > 1) {
+    const double even = static_cast<double>(copies) / ranks;
+    const auto own = static_cast<std::uint64_t>(std::ceil(even * expert_ranks_.fullest));
+    const std::uint32_t reached = std::max<std::uint32_t>(1, ceil_div(active_experts(tokens), ranks));
+    return {own, reached, ceil_div(own, reached)};
+  }
+  const std::uint64_t routed = load == nullptr ? copies : load->of(copies);
   const std::uint32_t active = load == nullptr
                                    ? ceil_div(active_experts(tokens * ep), ep)
                                    : static_cast<std::uint32_t>(std::min<std::uint64_t>(model_.experts / ep, routed));
@@ -331,7 +349,8 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
 }
 
 void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens) {
-  add_elementwise(segment, id, static_cast<double>(tokens + tokens * model_.experts_per_token) * model_.hidden);
+  const std::uint64_t copies = expert_ranks_.ranks > 1 ? experts(tokens).routed : tokens * model_.experts_per_token;
+  add_elementwise(segment, id, static_cast<double>(tokens + copies) * model_.hidden);
 }
 
 void LayerTimer::add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep) {

@@ -4,7 +4,8 @@
 //
 //   attention: rmsnorm (with the residual of the previous segment), qkv [h x (a + 2g)d / tp], qk_norm if the model has
 //   it,
-//              rotary (with the KV write; only the write if positions are learned), attention, o_proj [ad / tp x h]
+//              rotary (with the KV write; only the write if positions are learned), attention, o_proj [ad / tp x h];
+//              latent attention: layer_kernels_latent.cpp
 //   MLP:       rmsnorm, gate_up [h x 2f / tp], activation, down [f / tp x h]
 //   experts:   rmsnorm, router [h x E] on every rank, top_k, permute, grouped gate_up, activation, grouped down,
 //              combine; every expert is sharded by tp and gets an even share of the routed rows; shared experts follow
@@ -131,7 +132,7 @@ struct PartBackward {
   Segment joined() const;
 };
 
-/// @pre tp divides the query heads; the timer, which may be shared, outlives this object
+/// @pre tp divides the query heads; the timer, which may be shared, outlives this object; no training with latent attention
 class LayerTimer {
  public:
   /// @param profile  measured times that replace the formulas in forward kernels; may be null
@@ -140,6 +141,8 @@ class LayerTimer {
 
   /// Whose kernels run; by default FlashAttention and cuBLAS. Of the products, the first for this GPU apply.
   void set_libraries(gpu::AttentionLibrary attention, const std::vector<gpu::BlockScaledProducts>& products);
+  /// Inference: experts are dealt whole to tensor-parallel ranks.
+  void set_expert_ranks(const ExpertRanks& ranks);
   /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
   /// products are bursts.
   void set_training(const TrainingForm& form) { training_ = form; }
@@ -237,7 +240,7 @@ class LayerTimer {
     std::uint64_t rows;    ///< rows of each active expert
   };
   Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
-  /// Copies rows of a token to as many rows as it has experts, or back.
+  /// Copies rows of a token to as many rows as it has experts on this rank, or back.
   void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens);
   /// Rows from ep ranks, sorted by the experts of this rank (Megatron-LM, sort_chunks_by_idxs).
   void add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep);
@@ -251,6 +254,13 @@ class LayerTimer {
   gpu::KernelTime attention(const LayerPass& pass);
   void add_quantize(Segment& segment, std::uint64_t rows, std::uint64_t width, DataType dtype);
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
+  /// A norm of rows that are not the residual stream.
+  void add_width_norm(Segment& segment, const KernelId& id, std::uint64_t rows, std::uint64_t width);
+  // Latent attention, in inference.
+  Segment latent_input(const LayerPass& pass);
+  Segment latent_core(const LayerPass& pass);
+  Segment absorbed_attention(const LayerPass& pass);
+  Segment expanded_attention(const LayerPass& pass);
   /// The two matrices of an MLP.
   struct Mlp {
     Linear first, second;
@@ -323,6 +333,7 @@ class LayerTimer {
   void add_elementwise(Segment& segment, const KernelId& id, double elements);
 
   ModelShape model_;
+  ExpertRanks expert_ranks_;
   gpu::KernelTimer& timer_;
   gpu::AttentionHeads heads_;
   std::uint64_t ffn_, dense_ffn_, shared_ffn_, vocab_;  // of this rank

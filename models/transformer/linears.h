@@ -4,10 +4,14 @@
 //   qkv         (a + 2g)d / tp x h      fc1   2f / tp x h (f / tp if the MLP is not gated)
 //   proj        h x ad / tp             fc2   h x f / tp
 //   embedding   V / tp x h              head  V / tp x h
+//   latent attention, instead of qkv (Megatron-LM's names):
+//   q_down      query rank x h          q_up     a query_dim / tp x query rank (x h if queries are not compressed)
+//   kv_down     cached x h              kv_up    a (nope + value) / tp x kv rank
 //   experts_fc1, experts_fc2            fc1 and fc2 of each routed expert of an expert-parallel rank
 //
 // In a layer with routed experts, fc1 and fc2 are those of its shared experts, if it has some. Other ranks may divide
-// experts than all else. Norms, biases, routers and learned positions stay whole. Rows of a shard are padded to a
+// experts than all else. Norms, biases, routers and learned positions stay whole; so
+// do q_down and kv_down on tensor-parallel ranks. Rows of a shard are padded to a
 // multiple of kShardRows.
 #pragma once
 
@@ -22,14 +26,28 @@
 
 namespace railyard::transformer {
 
-enum class Linear : std::uint8_t { qkv, proj, fc1, fc2, experts_fc1, experts_fc2, embedding, head };
-constexpr std::array<const char*, 8> kLinearNames{"Qkv",        "Proj",       "Fc1",       "Fc2",
-                                                  "ExpertsFc1", "ExpertsFc2", "Embedding", "Head"};
+enum class Linear : std::uint8_t {
+  qkv,
+  proj,
+  fc1,
+  fc2,
+  experts_fc1,
+  experts_fc2,
+  q_down,
+  q_up,
+  kv_down,
+  kv_up,
+  embedding,
+  head
+};
+constexpr std::array<const char*, 12> kLinearNames{"Qkv",   "Proj", "Fc1",    "Fc2",  "ExpertsFc1", "ExpertsFc2",
+                                                   "QDown", "QUp",  "KvDown", "KvUp", "Embedding",  "Head"};
 
 constexpr bool is_of_layer(Linear linear) { return linear < Linear::embedding; }
 /// Whether tensor parallelism divides the output, so that the input is alike on all its ranks.
 constexpr bool is_column_parallel(Linear linear) {
-  return linear == Linear::qkv || linear == Linear::fc1 || linear == Linear::head;
+  return linear == Linear::qkv || linear == Linear::q_up || linear == Linear::kv_up || linear == Linear::fc1 ||
+         linear == Linear::head;
 }
 constexpr bool is_of_experts(Linear linear) { return linear == Linear::experts_fc1 || linear == Linear::experts_fc2; }
 
@@ -99,6 +117,8 @@ struct StageLinear {
   Linear linear;
   std::uint32_t kind = 0;  ///< of its layer
 };
+/// The matrices of attention, in the order of its forward pass.
+std::vector<Linear> attention_linears(const ModelShape& model);
 /// The matrices of a layer, in the order of its forward pass. @param kind  of the layer
 std::vector<Linear> layer_linears(const ModelShape& model, std::uint32_t kind);
 /// The matrices of a stage, in the order of its forward pass.

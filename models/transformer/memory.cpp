@@ -104,11 +104,19 @@ std::string describe(const MemoryCheck& check, double capacity_bytes, double lim
          std::to_string(check.fitting_tp) + ", pp " + std::to_string(check.fitting_pp) + ")";
 }
 
+/// Numbers of a token between the projections of attention.
+std::uint64_t attention_numbers(const ModelShape& model, std::uint32_t tp) {
+  if (!model.latent) return ceil_div((2ull * model.heads + 2ull * model.kv_heads) * model.head_dim, tp);
+  const LatentAttention& latent = *model.latent;
+  const std::uint64_t of_head = 2ull * latent.query_dim() + 2ull * latent.value_dim;  // query, key, value, output
+  return latent.query_rank + latent.cached() + ceil_div(model.heads * of_head, tp);
+}
+
 }  // namespace
 
 Bytes activation_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint64_t tokens,
                        std::uint64_t logit_rows) {
-  const std::uint64_t attention = ceil_div((2ull * model.heads + 2ull * model.kv_heads) * model.head_dim, tp);
+  const std::uint64_t attention = attention_numbers(model, tp);
   const auto mlp = [&](std::uint64_t width) { return ceil_div((model.gated_mlp ? 3ull : 2ull) * width, tp); };
   std::uint64_t widest = mlp(model.ffn);
   if (model.experts > 0)

@@ -20,6 +20,7 @@ struct RankMemory {
 
 /// Working buffers of a rank for a pass of `tokens` tokens, reused from layer to layer:
 ///   tokens x (4 h + max((a + 2g) d + a d, 3 f) / tp) elements
+/// (latent attention: compressed vectors, and query, key, value and output of this rank's heads)
 /// These are input, residual, normed input and communication buffer, plus the larger of two: the projections and output
 /// of attention, or the intermediate of the MLP (both halves of a gated MLP and their product). A mixture of experts
 /// keeps k routed copies of the MLP's part, each with h of input and output, and the part of its shared experts. The

@@ -36,13 +36,29 @@ struct LayerShape {
   }
 };
 
+/// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads come from one short vector
+/// for each token, which is what the KV cache keeps, beside a key part with rotary positions that all heads share.
+struct LatentAttention {
+  std::uint32_t query_rank = 0;  ///< width of the compressed queries; 0: queries are not compressed
+  std::uint32_t kv_rank = 0;     ///< width of the compressed keys and values
+  std::uint32_t nope_dim = 0;    ///< of a head's queries and keys, without positions
+  std::uint32_t rope_dim = 0;    ///< of a head's queries and keys, with rotary positions
+  std::uint32_t value_dim = 0;   ///< of a head's values
+
+  std::uint32_t query_dim() const { return nope_dim + rope_dim; }
+  /// Numbers of a token in the KV cache of a layer, one copy for all heads.
+  std::uint32_t cached() const { return kv_rank + rope_dim; }
+};
+
 struct ModelShape {
   std::string name;  ///< in outputs; by default the file stem of the config
   std::uint32_t layers = 0;
   std::uint32_t hidden = 0;
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;
+  std::uint32_t head_dim = 0;  ///< of queries and keys
+  /// With it, kv_heads is 1: a tensor-parallel rank has all that the cache keeps. head_dim is its query_dim().
+  std::optional<LatentAttention> latent;
   std::uint32_t ffn = 0;      ///< per expert for a mixture of experts
   std::uint32_t experts = 0;  ///< 0: dense
   std::uint32_t experts_per_token = 0;
@@ -59,7 +75,8 @@ struct ModelShape {
   bool head_bias = false;   ///< bias of the output head
   std::uint32_t norms = 2;  ///< per layer: 1 if attention and MLP share a norm, 4 if both also have a norm after them
   std::uint32_t norm_vectors = 1;  ///< per norm: 2 with LayerNorm's bias, 0 if nothing is learned
-  std::uint32_t qk_norm = 0;       ///< number of weights in a layer's norms of queries and keys; 0: none
+  std::uint32_t qk_norm = 0;       ///< number of weights in a layer's norms of queries and keys (latent: of their
+                                   ///< compressed vectors); 0: none
   std::uint32_t positions = 0;     ///< rows of learned position embeddings; 0: none
   bool rotary = true;
   bool embedding_norm = false;      ///< BLOOM: a norm after the embeddings
@@ -73,6 +90,8 @@ struct ModelShape {
   std::uint32_t kind(std::uint32_t layer) const { return kind_of.empty() ? 0 : kind_of[layer]; }
   const LayerShape& layer(std::uint32_t number) const { return kinds[kind(number)]; }
   bool routes(const LayerShape& kind) const { return experts > 0 && !kind.dense; }
+  /// Width of a head's values.
+  std::uint32_t value_dim() const { return latent ? latent->value_dim : head_dim; }
 };
 
 }  // namespace railyard::transformer

@@ -4,12 +4,13 @@
 #include <cmath>
 
 #include "gpu/kernels/attention.h"
+#include "transformer/linears.h"
 
 namespace railyard::transformer {
 namespace {
 
 constexpr double kFlopsPerWeight = 2;  // multiply and add
-constexpr double kFlopsPerPair = 4;    // per query-key pair and head dimension: scores and values
+constexpr double kFlopsPerPair = 2;    // per query-key pair, and number of a query or of a value
 
 std::uint64_t projections(const ModelShape& m) { return m.gated_mlp ? 2 : 1; }
 
@@ -24,7 +25,17 @@ std::uint64_t norm_parameters(const ModelShape& m) { return std::uint64_t(m.norm
 std::uint64_t qkv_width(const ModelShape& m) { return (m.heads + 2ull * m.kv_heads) * m.head_dim; }
 
 std::uint64_t attention_weights(const ModelShape& m) {
-  return m.hidden * (qkv_width(m) + std::uint64_t(m.heads) * m.head_dim);
+  std::uint64_t weights = 0;
+  for (const Linear linear : attention_linears(m)) weights += matrix_of(m, linear, 1).elements();
+  return weights;
+}
+
+/// Of a layer's attention: weights of matrices that tensor parallelism does not divide.
+std::uint64_t undivided_weights(const ModelShape& m) {
+  std::uint64_t weights = 0;
+  for (const Linear linear : attention_linears(m))
+    if (linear == Linear::q_down || linear == Linear::kv_down) weights += matrix_of(m, linear, 1).elements();
+  return weights;
 }
 
 std::uint32_t dense_width(const ModelShape& m) { return m.experts == 0 ? m.ffn : m.dense_ffn; }
@@ -158,21 +169,37 @@ std::uint64_t rank_projection_weights(const ModelShape& m, const Stage& stage, s
   return weights / tp;
 }
 
+/// Matrices that every tensor-parallel rank holds, beyond their share of 1 / tp.
+Bytes copied_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
+  if (!m.latent) return 0;
+  double bytes = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    const std::optional<WeightFormat>& format = m.layer(l).attention;
+    bytes += static_cast<double>(undivided_weights(m)) * (format ? format->bytes : bytes_of(m.dtype));
+  }
+  return static_cast<Bytes>(std::ceil(bytes * (tp - 1) / tp));
+}
+
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
   Formatted sum;
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));
   if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
   const std::uint64_t parameters = rank_parameters(m, stage, tp),
                       formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
-  return stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp));
+  return stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp)) +
+         copied_weight_bytes(m, stage, tp);
 }
 
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
   return static_cast<std::uint32_t>(ceil_div(m.kv_heads, tp));
 }
 
+Bytes kv_head_bytes(const ModelShape& m) {
+  return stored_bytes(m.latent ? m.latent->cached() : 2ull * m.head_dim, m.kv_dtype);
+}
+
 Bytes kv_bytes_per_token_layer(const ModelShape& m, std::uint32_t tp) {
-  return stored_bytes(2ull * rank_kv_heads(m, tp) * m.head_dim, m.kv_dtype);
+  return rank_kv_heads(m, tp) * kv_head_bytes(m);
 }
 
 Bytes kv_bytes_per_token(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
@@ -201,7 +228,7 @@ double prefill_flops(const ModelShape& m, std::uint64_t layers, std::uint64_t to
     const LayerShape& layer = m.layer(l);
     const double pairs = gpu::causal_pairs({tokens, kv_start}, layer.window);
     sum += kFlopsPerWeight * static_cast<double>(tokens) * multiplied_weights(m, layer) +
-           kFlopsPerPair * pairs * m.heads * m.head_dim;
+           kFlopsPerPair * pairs * m.heads * (m.head_dim + m.value_dim());
   }
   return sum;
 }

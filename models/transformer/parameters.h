@@ -3,7 +3,7 @@
 //
 // Symbols: L layers, h hidden, a query heads, g KV heads, d head dimension, f MLP width (of one expert), E experts, V
 // vocabulary. Parameters of a layer: h(a + 2g)d for the query, key and value projections; a d h for the output
-// projection; 3 h f (gated) or 2 h f for the MLP; for a mixture of experts, E times the MLP, the shared experts, and h
+// projection (latent attention has other matrices: linears.h); 3 h f (gated) or 2 h f for the MLP; for a mixture of experts, E times the MLP, the shared experts, and h
 // E for the router; and norm vectors of h (two in most models). Projections and MLP have biases in some models. The
 // model adds V h for embeddings, rows of h for learned positions, V h for the output head unless it is tied, and the
 // final norm.
@@ -70,10 +70,13 @@ struct RankParameters {
 RankParameters rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
 /// Of the parameters of a rank: weights of qkv, output projections and MLPs. @pre ep divides the experts
 std::uint64_t rank_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
+/// With the whole of q_down and kv_down.
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
 
 /// KV heads on one rank: its share, rounded up, and at least one (heads are replicated if tp exceeds their number).
 std::uint32_t rank_kv_heads(const ModelShape& model, std::uint32_t tp);
+/// What the cache keeps of a KV head (latent attention: of the vector for all heads) for one token in one layer.
+Bytes kv_head_bytes(const ModelShape& model);
 /// Keys and values of one token in one layer on one rank.
 Bytes kv_bytes_per_token_layer(const ModelShape& model, std::uint32_t tp);
 /// The same for all layers of a stage, as long as no window is full.

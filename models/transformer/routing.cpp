@@ -42,4 +42,19 @@ std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::
   return loads;
 }
 
+ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing) {
+  if (ranks == 1 || !routing) return {ranks, 1};
+  double sum = 0;
+  std::uint32_t layers = 0;
+  for (std::uint32_t l = 0; l < model.layers; ++l) {
+    if (!model.routes(model.layer(l))) continue;
+    const std::vector<RankLoad> loads =
+        rank_loads(expert_shares(*routing, model.experts, model.experts_per_token, l), ranks);
+    const std::vector<std::uint32_t>& shares = *loads.front().shares;
+    sum += static_cast<double>(*std::max_element(shares.begin(), shares.end())) * ranks / RankLoad::kWhole;
+    ++layers;
+  }
+  return {ranks, layers == 0 ? 1 : sum / layers};
+}
+
 }  // namespace railyard::transformer

@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
+
+#include "transformer/model_shape.h"
 
 namespace railyard::transformer {
 
@@ -29,5 +32,14 @@ struct RankLoad {
 };
 /// By expert-parallel rank: each has experts / ep consecutive experts.
 std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep);
+
+/// Whole experts dealt to tensor-parallel ranks that all have the same tokens: each rank computes the copies for its own
+/// experts, and the all-reduce after them adds the results (vLLM, enable_expert_parallel without data parallelism).
+struct ExpertRanks {
+  std::uint32_t ranks = 1;  ///< 1: tensor parallelism divides every expert
+  double fullest = 1;       ///< copies of the rank with most of them, relative to an even share; the others wait for it
+};
+/// @param routing  none: even  @pre ranks divides the experts
+ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing);
 
 }  // namespace railyard::transformer

@@ -98,6 +98,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
     throw InputError(place_of(source.root, "model.config"),
                      "model.config: " + model.name +
                          " has quantised weights, which cannot be trained; not accepted with phase: training");
+  if (written.phase == Phase::training) check_trainable(model, source);
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   if (written.phase == Phase::training)

@@ -375,6 +375,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
     throw InputError(
         place_of(source.root, "model.config"),
         "model.config: " + model.name + " has quantised weights, which cannot be trained; use a 16-bit model");
+  check_trainable(model, source);
   check_heads(written.written_tp, model, "workload.tp", source);
 
   const platforms::GroupSpec& group = machine.groups.front();

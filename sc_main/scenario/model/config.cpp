@@ -84,8 +84,29 @@ std::uint32_t kv_heads(const ModelConfig& config, const std::string& type, std::
   return kv;
 }
 
+/// Multi-head latent attention: families of DeepSeek-V2.
+std::optional<transformer::LatentAttention> latent_attention(const ModelConfig& config) {
+  if (!config.size({"kv_lora_rank"})) return {};
+  transformer::LatentAttention latent;
+  latent.query_rank = config.size({"q_lora_rank"}, 0).value_or(0);
+  latent.kv_rank = config.required_size({"kv_lora_rank"});
+  latent.nope_dim = config.required_size({"qk_nope_head_dim"});
+  latent.rope_dim = config.required_size({"qk_rope_head_dim"});
+  latent.value_dim = config.required_size({"v_head_dim"});
+  return latent;
+}
+
 void read_attention(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
   shape.heads = config.required_size(kHeads);
+  shape.latent = latent_attention(config);
+  if (shape.latent) {
+    config.has(kKvHeads);  // as many as heads, none of them in the cache
+    config.has({"head_dim"});
+    shape.kv_heads = 1;
+    shape.head_dim = shape.latent->query_dim();
+    shape.qk_norm = shape.latent->query_rank + shape.latent->kv_rank;
+    return;
+  }
   shape.kv_heads = kv_heads(config, type, shape.heads);
   const auto head_dim = config.size({"head_dim", "attention_head_dim", "kv_channels"});
   if (!head_dim && shape.hidden % shape.heads != 0)
@@ -121,7 +142,8 @@ void read_experts(ModelShape& shape, const ModelConfig& config, const Family& fa
   if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0))
     shape.shared_ffn = *shared * shape.ffn;
   shape.shared_gate = shape.shared_ffn > 0 && type == "qwen2_moe";
-  shape.router_bias = type == "gpt_oss" || type == "glm4_moe" || type == "minimax_m2";
+  shape.router_bias =
+      type == "gpt_oss" || type == "glm4_moe" || type == "minimax_m2" || config.text({"topk_method"}) == "noaux_tc";
 }
 
 void read_ends(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {

@@ -86,6 +86,11 @@ std::vector<Family> llama_like() {
   f.sparse = SparseRule::first;
   all.push_back(f);
 
+  f = llama({"deepseek_v2", "deepseek_v3", "kimi_k2"});
+  f.qkv = f.output = kAttentionBias;
+  f.sparse = SparseRule::first;
+  all.push_back(f);
+
   f = llama({"minimax_m2"});
   f.qk_norm = QkNorm::per_width;
   f.qk_norm_key = "use_qk_norm";

@@ -91,6 +91,7 @@ const std::set<std::string>& meaningless_keys() {
                                            "norm_type",
                                            "num_beam_groups",
                                            "num_beams",
+                                           "num_nextn_predict_layers",
                                            "num_return_sequences",
                                            "offset_alibi",
                                            "original_max_position_embeddings",
@@ -193,14 +194,12 @@ constexpr Refused kRefused[] = {{"attention_chunk_size", "chunked attention is"}
                                 {"hybrid_override_pattern", "state-space layers (Mamba) are"},
                                 {"index_topk", "sparse attention is"},
                                 {"is_encoder_decoder", "an encoder is"},
-                                {"kv_lora_rank", "multi-head latent attention is"},
                                 {"linear_num_key_heads", "linear attention is"},
                                 {"mamba_d_state", "state-space layers (Mamba) are"},
                                 {"mamba_num_heads", "state-space layers (Mamba) are"},
                                 {"no_rope_layers", "layers of different positions are"},
                                 {"num_kv_shared_layers", "layers that share KV are"},
                                 {"pruned_heads", "layers with pruned heads are"},
-                                {"q_lora_rank", "multi-head latent attention is"},
                                 {"sparse_attention", "sparse attention is"},
                                 {"ssm_state_size", "state-space layers (Mamba) are"}};
 

@@ -28,6 +28,7 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
       kernels_(gpus.front()->datasheet()),
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   timer_.set_libraries(engine.attention, engine.block_scaled_products);
+  timer_.set_expert_ranks(mapping.experts);
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < mapping.pp; ++p) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transformer/layer_profile.h"
+#include "transformer/routing.h"
 
 namespace railyard::workload::inference {
 
@@ -17,6 +18,7 @@ struct Mapping {
   /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); tp*pp entries, no GPU twice.
   std::vector<std::uint32_t> placement;
 
+  transformer::ExpertRanks experts;                          ///< experts dealt to tensor-parallel ranks
   std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 
   std::uint32_t ranks() const { return tp * pp; }

@@ -9,7 +9,7 @@
 namespace railyard::workload::inference {
 
 HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefill.model()), shares_(prefill.ranks()) {
-  head_bytes_ = stored_bytes(2ull * model_.head_dim, model_.kv_dtype);
+  head_bytes_ = transformer::kv_head_bytes(model_);
 
   // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
   std::vector<std::vector<std::uint32_t>> heads_from(prefill.tp(), std::vector<std::uint32_t>(decode.tp(), 0));
@@ -85,7 +85,7 @@ std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
 
 std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
                                       std::uint32_t first_layer, std::uint32_t last_layer) const {
-  constexpr std::uint64_t kKeysAndValues = 2;
+  const std::uint64_t tensors = part.from->grid().model().latent ? 1 : 2;  // keys and values
   const std::uint32_t layers = std::min(last_layer, share.last_layer) - std::max(first_layer, share.first_layer);
   const Grid &from = part.from->grid(), &to = part.to->grid();
   const bool is_whole = share.heads == from.kv().heads(from_rank % from.tp()).count() &&
@@ -93,7 +93,7 @@ std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank,
   const bool by_token = !is_whole && connector_.scatters_heads;
   const std::uint64_t pieces =
       by_token ? part.tokens.end - part.tokens.begin : blocks(part, is_whole && connector_.merges_adjacent);
-  return connector_.cross_layer_blocks && is_whole ? pieces : pieces * layers * kKeysAndValues;
+  return connector_.cross_layer_blocks && is_whole ? pieces : pieces * layers * tensors;
 }
 
 std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t descriptors,
