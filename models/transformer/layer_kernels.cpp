@@ -371,10 +371,21 @@ gpu::KernelTime alignment(gpu::KernelTimer& timer, std::uint64_t rows) {
 }  // namespace
 
 Segment LayerTimer::route(std::uint64_t tokens) {
+  Segment segment = router(tokens);
+  segment.append(permute(tokens));
+  return segment;
+}
+
+Segment LayerTimer::permute(std::uint64_t tokens) {
+  Segment segment;
+  add_permutation(segment, "permute", tokens);
+  return segment;
+}
+
+Segment LayerTimer::router(std::uint64_t tokens) {
   Segment segment;
   add_gemm(segment, "router", tokens, model_.experts + (model_.shared_gate ? 1 : 0), model_.hidden);
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
-  add_permutation(segment, "permute", tokens);
   return segment;
 }
 

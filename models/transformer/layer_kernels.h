@@ -99,6 +99,8 @@ struct LayerPass {
   /// Tokens of the captured CUDA graph that runs the pass: kernels other than attention, and collectives, run on them
   /// (vLLM pads a batch to the next captured size). 0: not padded.
   std::uint64_t padded_tokens = 0;
+  /// Tokens of all attention replicas that share experts with this one, with padding; 0: there are no others.
+  std::uint64_t group_tokens = 0;
   bool causal = true;            ///< prefills: a query sees no later keys; otherwise all kv_start + tokens keys
   std::uint32_t head_ranks = 1;  ///< context-parallel ranks that share the heads of a tensor-parallel rank
 
@@ -143,6 +145,7 @@ class LayerTimer {
   void set_libraries(gpu::AttentionLibrary attention, const std::vector<gpu::BlockScaledProducts>& products);
   /// Inference: experts are dealt whole to tensor-parallel ranks.
   void set_expert_ranks(const ExpertRanks& ranks);
+  const ExpertRanks& expert_ranks() const { return expert_ranks_; }
   /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
   /// products are bursts.
   void set_training(const TrainingForm& form) { training_ = form; }
@@ -168,6 +171,9 @@ class LayerTimer {
   // The parts of mlp_body() of a mixture of experts, in order.
   /// Router and permutation of a rank's tokens.
   Segment route(std::uint64_t tokens);
+  // The parts of route().
+  Segment router(std::uint64_t tokens);
+  Segment permute(std::uint64_t tokens);
   /// This rank's share of the experts, if each of ep ranks routes so many tokens.
   /// @param load  of this rank's experts; null: even
   Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1, const RankLoad* load = nullptr);

@@ -3,6 +3,7 @@
 #include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
 #include "transformer/narrow_steps.h"
+#include "transformer/replica_steps.h"
 #include "transformer/step_list.h"
 
 namespace railyard::transformer {
@@ -27,7 +28,10 @@ bool sends_to_experts(const StepList& steps, const ModelShape& model, const Laye
 void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass,
                  bool stops_early = false) {
   for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
-    if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
+    if (part == LayerPart::mlp && steps.split().replicas > 1 && model.routes(model.kinds[pass.kind])) {
+      if (timer != nullptr) steps.add(part, timer->norm(part, steps.tokens()));
+      add_replica_expert_steps(steps, timer, model, pass);
+    } else if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
       if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens()));
       add_expert_steps(steps, timer, model, pass.kind);
     } else {
@@ -101,7 +105,10 @@ std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer
 
 std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split) {
   StepList steps(model, tokens, split, nullptr);
-  add_forward(steps, nullptr, model, {});
+  LayerPass pass;
+  pass.kind = model.kind(common_layer(model));
+  pass.group_tokens = tokens * split.replicas;
+  add_forward(steps, nullptr, model, pass);
   return steps.take();
 }
 

@@ -15,7 +15,7 @@
 //   dropout            after each all-reduce or reduce-scatter; backward before each part; on the tokens of the norms
 //   dgrad              backward without the products for gradients of weights
 //   wgrad              only these products: MLP; attention
-//   expert parallel    expert_steps.h
+//   expert parallel    expert_steps.h; with attention replicas: replica_steps.h
 //   context parallel   context_steps.h
 //
 // With sequence parallelism, a rank that keeps only its own tokens of an input gathers this input again for the product
@@ -49,6 +49,8 @@ struct LayerSplit {
   /// model's.
   std::optional<DataType> gathered = std::nullopt;
   std::optional<RankLoad> load = std::nullopt;  ///< of this rank's experts; none: even
+  std::uint32_t replicas = 1;                   ///< of attention, which share the experts (replica_steps.h); with tp 1
+  ExpertRanks experts = {};                     ///< of the replicas
 
   void gather_for(const TrainingForm& form) {
     if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;

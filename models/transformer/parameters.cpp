@@ -180,14 +180,24 @@ Bytes copied_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t
   return static_cast<Bytes>(std::ceil(bytes * (tp - 1) / tp));
 }
 
-Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
-  Formatted sum;
-  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) add_layer(sum, m, m.layer(l));
+Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
+  Formatted sum, of_experts;
+  std::uint64_t experts = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    const LayerShape& layer = m.layer(l);
+    add_layer(sum, m, layer);
+    if (ep == 1 || !m.routes(layer)) continue;
+    experts += m.experts * mlp_parameters(m, m.ffn);
+    of_experts.add(layer.experts, m.experts * mlp_weights(m, m.ffn));
+  }
   if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
   const std::uint64_t parameters = rank_parameters(m, stage, tp),
                       formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
-  return stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp)) +
-         copied_weight_bytes(m, stage, tp);
+  const Bytes all = stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp)) +
+                    copied_weight_bytes(m, stage, tp);
+  if (ep == 1) return all;
+  const double bytes = static_cast<double>(experts - of_experts.parameters) * bytes_of(m.dtype) + of_experts.bytes;
+  return all - static_cast<Bytes>(bytes / tp * (ep - 1) / ep);
 }
 
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {

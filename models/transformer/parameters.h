@@ -71,7 +71,8 @@ RankParameters rank_parameters(const ModelShape& model, const Stage& stage, std:
 /// Of the parameters of a rank: weights of qkv, output projections and MLPs. @pre ep divides the experts
 std::uint64_t rank_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
 /// With the whole of q_down and kv_down.
-Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp);
+/// @param ep  ranks among which whole experts are dealt
+Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep = 1);
 
 /// KV heads on one rank: its share, rounded up, and at least one (heads are replicated if tp exceeds their number).
 std::uint32_t rank_kv_heads(const ModelShape& model, std::uint32_t tp);

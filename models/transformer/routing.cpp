@@ -43,7 +43,8 @@ std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::
 }
 
 ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing) {
-  if (ranks == 1 || !routing) return {ranks, 1};
+  ExpertRanks result{ranks};
+  if (ranks == 1 || !routing) return result;
   double sum = 0;
   std::uint32_t layers = 0;
   for (std::uint32_t l = 0; l < model.layers; ++l) {
@@ -54,7 +55,8 @@ ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std
     sum += static_cast<double>(*std::max_element(shares.begin(), shares.end())) * ranks / RankLoad::kWhole;
     ++layers;
   }
-  return {ranks, layers == 0 ? 1 : sum / layers};
+  if (layers > 0) result.fullest = sum / layers;
+  return result;
 }
 
 }  // namespace railyard::transformer

@@ -4,6 +4,7 @@
 // experts, drawn by the seed, and keeps it for the whole run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,11 +34,17 @@ struct RankLoad {
 /// By expert-parallel rank: each has experts / ep consecutive experts.
 std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep);
 
+/// How attention replicas bring tokens to the ranks with their experts, and the results back (replica_steps.h).
+enum class ExpertExchange : std::uint8_t { allgather_reducescatter, all_to_all, deepep_low_latency };
+constexpr std::array<const char*, 3> kExpertExchangeNames{"allgather_reducescatter", "all_to_all",
+                                                          "deepep_low_latency"};
+
 /// Whole experts dealt to tensor-parallel ranks that all have the same tokens: each rank computes the copies for its own
 /// experts, and the all-reduce after them adds the results (vLLM, enable_expert_parallel without data parallelism).
 struct ExpertRanks {
   std::uint32_t ranks = 1;  ///< 1: tensor parallelism divides every expert
   double fullest = 1;       ///< copies of the rank with most of them, relative to an even share; the others wait for it
+  ExpertExchange exchange = ExpertExchange::allgather_reducescatter;  ///< of attention replicas
 };
 /// @param routing  none: even  @pre ranks divides the experts
 ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing);

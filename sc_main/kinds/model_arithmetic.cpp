@@ -94,6 +94,7 @@ std::string layer_arithmetic_text(const Value& row) {
 Value pass_arithmetic(transport::Fabric& fabric, workload::inference::Grid& grid, const std::vector<GpuId>& gpus,
                       transformer::LayerPass layer) {
   const std::uint64_t tokens = layer.tokens();
+  if (grid.replicas() > 1) layer.group_tokens = grid.replicas() * tokens;
   std::vector<std::vector<transformer::LayerStep>> plans;  // by the model's kinds of layers
   for (layer.kind = 0; layer.kind < grid.model().kinds.size(); ++layer.kind)
     plans.push_back(plan_layer(grid.model(), grid.timer(), layer, grid.split()));

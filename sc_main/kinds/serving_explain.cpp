@@ -87,7 +87,8 @@ Value ServingRun::paged_arithmetic(std::size_t id) {
   Value stages = Value::empty_list();
   for (std::uint32_t p = 0; p < memories.size(); ++p)
     stages.push_back({{"layers", instance.mapping.stage_layers[p]},
-                      {"parameters_per_rank", transformer::rank_parameters(model, grid.stage(p), grid.tp())},
+                      {"parameters_per_rank",
+                       transformer::rank_parameters(model, grid.stage(p), grid.tp(), grid.replicas()).total()},
                       {"weight_bytes", memories[p].weights},
                       {"activation_bytes", memories[p].activations},
                       {"block_bytes", memories[p].block},

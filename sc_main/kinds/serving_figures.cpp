@@ -95,7 +95,9 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
   for (std::size_t i = 0; i < kv_blocks.size(); ++i) {
     instances[i].name = spec.instances[i].name;
     instances[i].role = spec.instances[i].role;
-    instances[i].kv_blocks = kv_blocks[i];
+    // Each attention replica has as many blocks, one of them reserved.
+    const std::uint32_t replicas = spec.instances[i].mapping.dp;
+    instances[i].kv_blocks = kv_blocks[i] > 0 ? replicas * (kv_blocks[i] - 1) + 1 : 0;
   }
 }
 
@@ -137,7 +139,7 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
     instances[i].batches_s = engine.step_seconds();
     instances[i].stages.assign(times.stages(), {});
     instances[i].ranks.assign(times.stages(), {});
-    instances[i].ranks_of_stage = service.instance(i).grid().tp();
+    instances[i].ranks_of_stage = service.instance(i).grid().width();
     for (std::uint32_t p = 0; p < times.stages(); ++p) {
       for (std::size_t use = 0; use < StageTimes::kUses; ++use)
         instances[i].stages[p].seconds[use] = times.time(p, static_cast<StageTimes::Use>(use)).seconds();

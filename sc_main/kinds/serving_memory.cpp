@@ -83,7 +83,7 @@ std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario) {
     for (std::uint32_t rank = 0; rank < instance.mapping.ranks(); ++rank) {
       Use& use = uses[{instance.group, instance.mapping.placement[rank] / scenario.machine.board.gpus}];
       ++use.ranks;
-      use.block_bytes += static_cast<double>(stages[rank / instance.mapping.tp].block);
+      use.block_bytes += static_cast<double>(stages[rank / (instance.mapping.tp * instance.mapping.dp)].block);
     }
     return uses;
   };

@@ -157,6 +157,7 @@ std::vector<RouteOfInterest> ServingRun::routes() {
                         gpus_[i][to].value(), is_copied ? transport::Engine::copy_engine : transport::Engine::sm});
     };
     if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
+    if (instance.mapping.dp > 1) add("experts, replica 0 to replica 1", TrafficClass::ep, 0, 1);
     if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
     if (instance.mapping.pp > 1) add("activations, p=0 to p=1", TrafficClass::pp, 0, tp);
   }
@@ -185,6 +186,13 @@ std::vector<std::string> ServingRun::phases() const {
   return is_paged() ? std::vector<std::string>() : std::vector<std::string>{"prefill", "decode"};
 }
 
+std::vector<TrafficClass> ServingRun::classes() const {
+  std::vector<TrafficClass> all = WorkloadRun::classes();
+  const auto has_replicas = [](const InstanceSpec& i) { return i.mapping.dp > 1; };
+  if (std::any_of(spec().instances.begin(), spec().instances.end(), has_replicas)) all.push_back(TrafficClass::ep);
+  return all;
+}
+
 bool ServingRun::hands_over(std::size_t from, std::size_t to) const {
   return workload::inference::hands_over(spec().instances[from].role, spec().instances[to].role);
 }
@@ -200,10 +208,15 @@ Value ServingRun::instance_value(const InstanceSpec& instance) const {
   Value value{{"name", instance.name},
               {"role", kRoles[static_cast<std::size_t>(instance.role)]},
               {"tp", instance.mapping.tp},
-              {"pp", instance.mapping.pp},
-              {"gpus", gpus_text(instance)},
-              {"engine", instance.engine.name},
-              {"scheduler", scheduler_value(instance.scheduler)}};
+              {"pp", instance.mapping.pp}};
+  if (instance.mapping.dp > 1) value["dp"] = instance.mapping.dp;
+  if (instance.mapping.experts.ranks > 1) {
+    value["ep"] = instance.mapping.experts.ranks;
+    value["fullest_expert_rank"] = instance.mapping.experts.fullest;
+  }
+  value["gpus"] = gpus_text(instance);
+  value["engine"] = instance.engine.name;
+  value["scheduler"] = scheduler_value(instance.scheduler);
   if (instance.speculation) value["speculation"] = speculation_value(instance);
   return value;
 }

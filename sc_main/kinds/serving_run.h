@@ -36,6 +36,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   std::vector<RouteOfInterest> routes() override;
   std::vector<transport::Traffic> traffic() override { return service_->traffic(); }
   std::vector<std::string> phases() const override;
+  std::vector<TrafficClass> classes() const override;
   void follow_phases(workload::PhaseListener& listener) override {
     if (!phases().empty()) service_->follow_phases(listener);
   }

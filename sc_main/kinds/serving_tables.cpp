@@ -234,7 +234,8 @@ std::string ServingRun::table() const {
 std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Instance& figures) const {
   const InstanceSpec& instance = spec().instances[id];
   std::string text =
-      fmt::format("\n  {}: tp {}, pp {}, {}{}\n", instance.name, instance.mapping.tp, instance.mapping.pp,
+      fmt::format("\n  {}: tp {}, {}pp {}, {}{}\n", instance.name, instance.mapping.tp,
+                  instance.mapping.dp > 1 ? fmt::format("dp {}, ", instance.mapping.dp) : "", instance.mapping.pp,
                   instance.engine.name, gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);

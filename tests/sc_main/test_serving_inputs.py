@@ -32,6 +32,33 @@ WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_bat
 POOL = "accepted: up to 32, all that a request can have"
 
 
+def experts(instance, more=""):
+    """A model with eight experts on eight GPUs."""
+    return REQUEST + f"  instances: [{{name: a, {instance}}}]\n" + more
+
+
+@pytest.mark.parametrize("text, line", [
+    (experts("tp: 4, ep: 2"), "6:36: error: workload.instances.0.ep: 2 is not tp x dp, 4; accepted: tp x dp (experts are dealt whole to these "
+                              "ranks), or none (without dp, tensor parallelism divides every expert)"),
+    (experts("dp: 3"), "6:29: error: workload.instances.0.dp: 3 does not divide the 8 experts of tiny_experts"),
+    (experts("tp: 2, dp: 2"), "6:36: error: workload.instances.0.dp: 2 with tp 2 is not modelled; accepted: tp 1"),
+    (experts("dp: 2, pp: 2"), "6:29: error: workload.instances.0.dp: 2 with pp 2 is not modelled; accepted: pp 1"),
+    (experts("tp: 4", "  experts: {routing: {skew: 1}}\n"), "7:12: error: workload.experts: no instance has ep or dp; accepted with these"),
+    (experts("tp: 4, ep: 4", "  experts: {exchange: deepep}\n"),
+     "7:23: error: workload.experts.exchange: unknown value 'deepep'; accepted: allgather_reducescatter, all_to_all, deepep_low_latency"),
+])
+def test_experts_that_ranks_cannot_hold(tmp_path, text, line):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD.replace("tiny.json", "tiny_experts.json") + text)
+    result = run("plx_box", scenario, "--quiet")
+    assert (result.returncode, result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")) == (2, f"s.yaml:{line}")
+
+
+def test_a_model_without_experts_has_no_replicas(tmp_path):
+    assert refusal(tmp_path, experts("dp: 2")) == (
+        "s.yaml:6:29: error: workload.instances.0.dp: 2 with tiny, which has no experts; accepted: none, and `count` for instances of their own")
+
+
 def test_a_policy_that_looks_at_no_prompt_needs_no_contents(tmp_path):
     scenario = tmp_path / "s.yaml"
     for router in ("{policy: scorers, prefix_weight: 0, kv_weight: 1}", "{policy: kv_cost, overlap_score_credit: 0}"):

@@ -256,3 +256,33 @@ def test_a_session_of_a_trace_from_outside(tmp_path):
 def test_a_circle_of_requests_is_refused(tmp_path):
     path = trace(tmp_path, {"request_id": 1, "wait_for": [2]}, {"request_id": 2, "wait_for": [1]})
     assert "trace.jsonl:1:1: error: wait_for: the line waits for itself, by way of line 2" in refuse("plx_box", path)
+
+
+EXCHANGED = {  # bytes of a layer over all four replicas, where one of them has a prompt of 1024 tokens of 1024 numbers, two experts of eight
+    "allgather_reducescatter": 3 * 1024 * (2 * 1024 + 8) * 2,
+    "all_to_all": 3 * 1024 * 2 * 2 * 1024 * 2,
+    "deepep_low_latency": 3 * 1024 * 2 * (16 + 2 * 1024 * 2),
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGED)
+def test_replicas_exchange_the_tokens_of_each_layer_with_experts(tmp_path, exchange):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"""\
+model: {{config: {ROOT}/tests/models/tiny_experts.json}}
+machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
+workload:
+  kind: serving
+  requests: {{count: 8, prompt_tokens: 1024, output_tokens: 1}}
+  instances: [{{name: a, dp: 4, ep: 4}}]
+  experts: {{exchange: {exchange}}}
+""")
+    succeed("plx_box", path, "--out", tmp_path / "out", "--quiet", "--jobs", "none", "--iterations")
+    result = summary(tmp_path / "out")
+    traffic = {row["class"]: row["bytes"] for row in result["traffic"]}
+    assert result["simulator"]["passes"]["composed"] > 0
+    batches = rows(tmp_path / "out" / "iterations.csv")
+    assert [row["prompts"] for row in batches] == ["1"] * 8  # the API server takes one by one
+    assert traffic["ep"] == 8 * 2 * EXCHANGED[exchange] and traffic["tp"] == 0
+    succeed("plx_box", path, "--out", tmp_path / "simulated", "--quiet", "--jobs", "none", "--set", "fabric.compose=false")
+    assert (tmp_path / "simulated" / "requests.csv").read_bytes() == (tmp_path / "out" / "requests.csv").read_bytes()

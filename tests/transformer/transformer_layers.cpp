@@ -1,12 +1,15 @@
 #define BOOST_TEST_MODULE transformer_layers
 #include <boost/test/unit_test.hpp>
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/kernels_datasheets.h"
 #include "tests/transformer/transformer_models.h"
-#include "transformer/layer_kernels.h"
+#include "transformer/layer_plan.h"
+#include "transformer/linears.h"
 #include "transformer/parameters.h"
 
 using namespace railyard;

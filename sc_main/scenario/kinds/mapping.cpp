@@ -56,6 +56,7 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   Mapping mapping;
   mapping.tp = written.tp.value_or(otherwise ? otherwise->tp : 1);
   mapping.pp = written.pp.value_or(otherwise ? otherwise->pp : 1);
+  mapping.dp = written.dp;
   check_heads(mapping.tp, model, key + ".tp", source);
   if (mapping.pp > model.layers)
     refuse_mapping(
@@ -70,10 +71,11 @@ Mapping resolve_mapping(const MappingSection& written, const Mapping* otherwise,
   if (mapping.ranks() > gpus) {
     const std::uint64_t servers = ceil_div(mapping.ranks(), machine.board.gpus);
     refuse_mapping(source, key + ".tp",
-                   "tp " + std::to_string(mapping.tp) + " x pp " + std::to_string(mapping.pp) + " needs " +
-                       count(mapping.ranks(), "GPU") + "; the " + group + " group has " + std::to_string(gpus) + " (" +
-                       count(spec->servers, "server") + " of " + std::to_string(machine.board.gpus) +
-                       "); set machine.groups." + group + ".servers to " + std::to_string(servers) + " or more");
+                   "tp " + std::to_string(mapping.tp) + (mapping.dp > 1 ? " x dp " + std::to_string(mapping.dp) : "") +
+                       " x pp " + std::to_string(mapping.pp) + " needs " + count(mapping.ranks(), "GPU") + "; the " +
+                       group + " group has " + std::to_string(gpus) + " (" + count(spec->servers, "server") + " of " +
+                       std::to_string(machine.board.gpus) + "); set machine.groups." + group + ".servers to " +
+                       std::to_string(servers) + " or more");
   }
   mapping.placement = resolve_placement(placement, mapping.ranks(), gpus, group, place.placement_key, source);
   return mapping;

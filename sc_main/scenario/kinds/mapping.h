@@ -16,6 +16,7 @@ namespace railyard::scenario {
 
 struct MappingSection {
   std::optional<std::uint32_t> tp, pp;
+  std::uint32_t dp = 1;
   std::optional<std::vector<std::uint32_t>> stage_layers;
 };
 

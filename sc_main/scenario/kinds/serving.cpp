@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/experts.h"
 #include "sc_main/scenario/kinds/host.h"
 #include "sc_main/scenario/kinds/instance_placement.h"
 #include "sc_main/scenario/kinds/kind.h"
@@ -40,6 +41,7 @@ struct InstanceSection {
   std::uint32_t count = 1;
   InstancePlacement placement = InstancePlacement::pack;
   MappingSection mapping;
+  std::optional<std::uint32_t> ep;
   std::optional<std::vector<std::uint32_t>> gpus;
   std::optional<std::uint32_t> kv_blocks;
 };
@@ -56,6 +58,7 @@ struct ServingSection : ServingSpec {
   bool streams = true;
   std::optional<std::uint32_t> kv_blocks;
   KvTransferSection kv_transfer;
+  ExpertsSection experts;
 };
 
 Record<InstanceSection> instance_record() {
@@ -73,6 +76,15 @@ Record<InstanceSection> instance_record() {
   r.add("pp", member(&MappingSection::pp), "pipeline stages; at most the number of layers")
       .range(1, kMostRanks)
       .fallback("1");
+  r.add("dp", member(&MappingSection::dp),
+        "attention replicas, each with requests and KV cache of its own; experts are dealt to all of them. With tp 1 "
+        "and "
+        "pp 1")
+      .range(1, kMostRanks);
+  r.add("ep", &Section::ep,
+        "expert-parallel ranks, which hold whole experts: as many as tp x dp; must divide the experts")
+      .range(1, kMostRanks)
+      .fallback("with dp: tp x dp; else tensor parallelism divides every expert");
   r.add("stage_layers", member(&MappingSection::stage_layers), "number of layers of each stage")
       .range(1, kMostLayers)
       .fallback("as even as possible; the engine's rule gives the remainder to some stages");
@@ -178,6 +190,7 @@ Record<ServingSection> serving_record() {
            "activation");
   r.nested("kv_transfer", &Section::kv_transfer, kv_transfer_record(),
            "with prefill and decode instances, how KV cache gets from one to the other");
+  r.nested("experts", &Section::experts, experts_record(), "routed experts of instances with ep");
   r.nested("kv_tiers", &Section::kv_tiers, kv_tiers_record(), "copies of KV cache outside of the GPUs");
   Record<workload::inference::Slo> slo;
   slo.add("ttft_s", &workload::inference::Slo::ttft_s, "largest time to the first token")
@@ -200,6 +213,18 @@ std::uint32_t group_of(const InstanceSection& written, const platforms::MachineS
                    key + ".group: no group " + in_quotes(written.group) + suggestion(written.group, names));
 }
 
+void check_replicas(const InstanceSpec& spec, const std::string& key, const Source& source) {
+  const auto refuse = [&](const std::string& what, const std::string& accepted) {
+    throw InputError(place_of(source.root, key + ".dp"), key + ".dp: " + std::to_string(spec.mapping.dp) + " with " +
+                                                             what + " is not modelled; accepted: " + accepted);
+  };
+  if (spec.mapping.dp == 1) return;
+  if (spec.mapping.tp > 1) refuse("tp " + std::to_string(spec.mapping.tp), "tp 1");
+  if (spec.mapping.pp > 1) refuse("pp " + std::to_string(spec.mapping.pp), "pp 1");
+  if (spec.role != InstanceRole::colocated) refuse("a role", "role: colocated");
+  if (value_at(source.root, "workload.kv_tiers")) refuse("workload.kv_tiers", "none");
+}
+
 InstanceSpec resolve_instance(const InstanceSection& written, const ServingSection& common, const EngineSheet& engine,
                               bool async_host, const std::string& key, const Setting& setting) {
   InstanceSpec spec;
@@ -214,10 +239,17 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   spec.mapping = resolve_mapping(written.mapping, nullptr, {key, group.name, key + ".gpus", spec.rules.extra_layers},
                                  written.gpus, setting.model, setting.machine, setting.source);
   spec.mapping.profile = load_profile(setting.compute, setting.model, spec.mapping.tp, setting.source);
+  check_replicas(spec, key, setting.source);
+  spec.mapping.experts =
+      resolve_expert_ranks(written.ep, common.experts, spec.mapping, setting.model, key, setting.source);
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
   resolve_speculation(spec, key, setting);
+  if (spec.speculation && spec.mapping.dp > 1)
+    throw InputError(place_of(setting.source.root, key + ".dp"),
+                     key + ".dp: " + std::to_string(spec.mapping.dp) +
+                         " with speculation is not modelled; accepted: dp 1, or speculation: none");
   const bool needs_tokens = spec.speculation && spec.speculation->method == DraftMethod::ngram;
   spec.scheduler =
       resolve_scheduler({*engine.scheduler, group.gpu, async_host && !needs_tokens, setting.served.context_tokens},
@@ -401,6 +433,9 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   spec.connector =
       resolve_connector(written.kv_transfer, spec.host.name == "none" ? "none" : rules.connector, setting.source);
   check_kv_tiers(spec.kv_tiers, spec.instances, setting.source);
+  check_experts_used(std::any_of(written.written_instances.begin(), written.written_instances.end(),
+                                 [](const InstanceSection& i) { return i.ep || i.mapping.dp > 1; }),
+                     setting.source);
   if (hands_over) {
     check_blocks(spec.instances, setting.source);
     spec.first_token = rules.first_token;

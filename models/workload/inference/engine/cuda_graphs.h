@@ -29,6 +29,10 @@ struct CudaGraphs {
   std::uint64_t padded(bool decodes, std::uint64_t tokens) const {
     return pads && is_captured(decodes, tokens) ? size_for(tokens) : tokens;
   }
+  bool is_captured(bool decodes, std::uint64_t tokens) const {
+    return mode != GraphMode::none && (mode != GraphMode::decode || decodes) &&
+           (pads ? size_for(tokens) : tokens) <= max_tokens;
+  }
   LayerLaunch launch(bool decodes, std::uint64_t tokens) const {
     const bool is_compiled = mode == GraphMode::full || mode == GraphMode::piecewise;
     if (mode != GraphMode::piecewise && decodes && is_captured(true, tokens)) return LayerLaunch::nothing;
@@ -36,10 +40,6 @@ struct CudaGraphs {
   }
 
  private:
-  bool is_captured(bool decodes, std::uint64_t tokens) const {
-    return mode != GraphMode::none && (mode != GraphMode::decode || decodes) &&
-           (pads ? size_for(tokens) : tokens) <= max_tokens;
-  }
   /// The captured size for so many tokens; more than max_tokens if there is none. Full graphs have sizes that hold whole decodes:
   /// the next multiples of the others (vLLM V1, config/compilation.py, adjust_cudagraph_sizes_for_spec_decode).
   std::uint64_t size_for(std::uint64_t tokens) const {

@@ -101,9 +101,11 @@ Pass Engine::plan(Iteration& iteration) {
   const bool decodes = std::all_of(batch.items.begin(), batch.items.end(), [&](const ScheduledBatch::Item& item) {
     return item.is_decode && item.tokens == spec_.graphs.decode_tokens;
   });
-  iteration.padded_tokens = spec_.graphs.padded(decodes, batch.tokens());
-  Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens);
-  pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, batch.tokens()));
+  const std::uint32_t tokens = batch.most_tokens();
+  iteration.padded_tokens = spec_.graphs.padded(decodes, tokens);
+  Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens,
+                        spec_.graphs.pads && spec_.graphs.is_captured(decodes, tokens));
+  pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, tokens));
   if (drafter_) drafter_->add(pass, batch, spec_.graphs, spec_.host);
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {
@@ -155,7 +157,7 @@ void Engine::on_job_done(const Job& job) {
   Iteration& iteration = in_flight_[job.label().as<Fields>().pass - completed_];
   ++iteration.tokens_back;
   executor_.reached(this, group_gate(iteration.batch.group));
-  if (in_flight_.front().tokens_back == grid_.tp()) complete();
+  if (in_flight_.front().tokens_back == grid_.width()) complete();
 }
 
 void Engine::on_pass_done(std::uint32_t) {

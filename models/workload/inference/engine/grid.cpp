@@ -9,11 +9,11 @@ namespace railyard::workload::inference {
 
 namespace {
 
-collective::CollectiveRequest tp_request(const collective::Engine& engine) {
+collective::CollectiveRequest stage_request(const collective::Engine& engine, const Mapping& mapping) {
   collective::CollectiveRequest request;
   request.engine = engine;
   request.in_graph = true;
-  request.traffic_class = number(TrafficClass::tp);
+  request.traffic_class = number(mapping.dp > 1 ? TrafficClass::ep : TrafficClass::tp);
   return request;
 }
 
@@ -29,13 +29,14 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   timer_.set_libraries(engine.attention, engine.block_scaled_products);
   timer_.set_expert_ranks(mapping.experts);
+  const std::uint32_t width = mapping.tp * mapping.dp;
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;
   for (std::uint32_t p = 0; p < mapping.pp; ++p) {
     first_layer_.push_back(layer);
     layer += stages_[p].layers;
-    for (std::uint32_t t = 0; t < mapping.tp; ++t) {
-      const std::uint32_t r = p * mapping.tp + t;
+    for (std::uint32_t t = 0; t < width; ++t) {
+      const std::uint32_t r = p * width + t;
       Rank& rank = executor.add_rank(name, r, index + fmt::format("[{}][{}]", p, t), *gpus[r]);
       for (const char* stream : {"compute", "pp", "kv"}) rank.add_stream(stream);
       if (t == 0 && host.is_modelled()) rank.add_stream("host");
@@ -43,8 +44,8 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
     }
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
-  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, 1, 1, mapping.pp, 1});
-  tp_groups_ = mesh_->connect({Dimension::tp}, kCompute, tp_request(engine), executor.fabric());
+  mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, mapping.dp, 1, mapping.pp, 1});
+  groups_ = mesh_->connect({Dimension::tp, Dimension::ep}, kCompute, stage_request(engine, mapping), executor.fabric());
 }
 
 void Grid::connect_stages() {
@@ -75,8 +76,8 @@ JobRef Grid::exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const J
 
 void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const transformer::Stage& s = stages_[r / tp()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+    const transformer::Stage& s = stages_[r / width()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp(), replicas()) +
                                 activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
   }
   kv_->set_limit(limit_ratio, new_tokens);
@@ -86,10 +87,10 @@ void Grid::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::
                       std::uint32_t block_tokens, const DraftMemory& drafts) {
   drafts_ = drafts;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    const transformer::Stage& s = stages_[r / tp()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp()) +
+    const transformer::Stage& s = stages_[r / width()];
+    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp(), replicas()) +
                                 activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
-                                (s.last ? drafts.weights : 0) + blocks * block_bytes(r / tp(), block_tokens));
+                                (s.last ? drafts.weights : 0) + blocks * block_bytes(r / width(), block_tokens));
   }
 }
 
@@ -99,7 +100,7 @@ void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std:
   const double hidden = static_cast<double>(hidden_bytes(model_, 1)) * tokens;
   for (std::uint32_t p = 0; p < pp(); ++p) {
     // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
-    const std::vector<transport::Window>& members = tp_communicator(p).group().members;
+    const std::vector<transport::Window>& members = communicator(p).group().members;
     double bytes = 0;
     for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
       bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(members.size());
@@ -118,7 +119,7 @@ void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherT
                  transport::Fabric& fabric, bool begin_together) {
   std::vector<Communicator*> groups;
   for (const Grid* grid : grids)
-    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->tp_communicator(p));
+    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->communicator(p));
   for (const Grid* grid : grids)
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)
       others.push_back({*grid->rank(r).memory, *grid->rank((r + grid->tp()) % grid->ranks()).memory,

@@ -1,4 +1,4 @@
-// A model on the GPUs of an instance: a mesh of tp x pp ranks, all in one group of the machine. The grid knows the
+// A model on the GPUs of an instance: a mesh of tp x replicas x pp ranks, all in one group of the machine. The grid knows the
 // layers of each stage, the times of kernels, and the memory left for KV cache.
 #pragma once
 
@@ -36,13 +36,16 @@ class Grid {
   Grid& operator=(const Grid&) = delete;
 
   std::uint32_t tp() const { return mesh_->size(Dimension::tp); }
+  /// Ranks of a stage: those of all attention replicas.
+  std::uint32_t width() const { return tp() * replicas(); }
+  std::uint32_t replicas() const { return mesh_->size(Dimension::ep); }
   std::uint32_t pp() const { return mesh_->size(Dimension::pp); }
   std::uint32_t ranks() const { return mesh_->size(); }
-  Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * tp() + t); }
+  Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * width() + t); }
   Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
-  /// The tensor-parallel ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors
+  /// The ranks of a stage, of which either tensor parallelism or replicas are more than one. Collectives run as in a serving engine, all in a CUDA graph: small vectors
   /// inside a server use the engine's own kernel; all other vectors use NCCL.
-  Communicator& tp_communicator(std::uint32_t stage) const { return *tp_groups_.all()[stage]; }
+  Communicator& communicator(std::uint32_t stage) const { return *groups_.all()[stage]; }
 
   /// Allows exchange(). Call before the first job.
   void connect_stages();
@@ -60,7 +63,13 @@ class Grid {
   std::uint32_t first_layer(std::uint32_t p) const { return first_layer_[p]; }
   transformer::LayerTimer& timer() { return timer_; }
   const transformer::ModelShape& model() const { return model_; }
-  transformer::LayerSplit split() const { return {tp(), false}; }
+  transformer::LayerSplit split() const {
+    transformer::LayerSplit split;
+    split.tp = tp();
+    split.replicas = replicas();
+    split.experts = timer_.expert_ranks();
+    return split;
+  }
 
   KvCache& kv() { return *kv_; }
   const KvCache& kv() const { return *kv_; }
@@ -88,7 +97,7 @@ class Grid {
   transformer::ModelShape model_;
   std::unique_ptr<Mesh> mesh_;
   Executor& executor_;
-  Communicators tp_groups_;
+  Communicators groups_;                             ///< by stage
   std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
   std::vector<transport::Horizon*> sends_;           ///< by stage
   std::vector<transformer::Stage> stages_;

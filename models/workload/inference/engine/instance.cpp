@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "workload/inference/scheduler/paged_strategies.h"
+#include "workload/inference/scheduler/replicas.h"
 #include "workload/inference/scheduler/whole_sequences.h"
 
 namespace railyard::workload::inference {
@@ -74,7 +75,10 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
     s.host_blocks = host_blocks;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
                      spec_.speculation ? draft_memory(*spec_.speculation) : DraftMemory());
-    return make_paged_scheduler(s, paged_blocks);
+    if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
+    std::vector<std::unique_ptr<Scheduler>> replicas;
+    for (std::uint32_t i = 0; i < grid_.replicas(); ++i) replicas.push_back(make_paged_scheduler(s, paged_blocks));
+    return std::make_unique<Replicas>(std::move(replicas), s.max_in_flight);
   }
   const WholeSequencesSpec& s = *spec_.whole;
   const std::uint32_t tokens = std::min(s.max_batched_tokens, s.longest_pass);

@@ -48,7 +48,7 @@ void KvOffload::emit(Fields fields, std::uint64_t blocks) {
     Rank& from = fields.is_load != 0 ? socket : rank;
     execution::Copy copy;
     copy.transfers = {{fields.is_load != 0 ? rank.gpu->window() : *socket.memory,
-                       blocks * grid_.block_bytes(r / grid_.tp(), block_tokens_)}};
+                       blocks * grid_.block_bytes(r / grid_.width(), block_tokens_)}};
     copy.traffic_class = number(TrafficClass::kv);
     copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
     ++under_way_;
@@ -70,7 +70,7 @@ std::vector<collective::OtherTraffic> KvOffload::traffic() {
 void KvOffload::add_traffic(std::vector<transport::Traffic>& all, double tokens) const {
   for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
     const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
-    const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.tp()));
+    const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.width()));
     all.push_back({gpu, host, number(TrafficClass::kv), bytes});
     all.push_back({host, gpu, number(TrafficClass::kv), bytes});
   }
@@ -99,8 +99,8 @@ void KvOffload::on_job_done(const Job& job) {
 
 std::string KvOffload::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  return fmt::format("{}_PP[{}]_TP[{}]_{}[{}]{}", f.is_load != 0 ? "KvLoad" : "KvStore", f.rank / grid_.tp(),
-                     f.rank % grid_.tp(), f.is_load != 0 ? "Req" : "No", f.number, suffix_);
+  return fmt::format("{}_PP[{}]_TP[{}]_{}[{}]{}", f.is_load != 0 ? "KvLoad" : "KvStore", f.rank / grid_.width(),
+                     f.rank % grid_.width(), f.is_load != 0 ? "Req" : "No", f.number, suffix_);
 }
 
 std::string KvOffload::work(std::uint64_t arguments) const {

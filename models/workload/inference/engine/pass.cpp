@@ -1,20 +1,63 @@
 #include "workload/inference/engine/pass.h"
 
+#include <algorithm>
+
 namespace railyard::workload::inference {
 
-Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens) {
+namespace {
+
+/// What a step computes, by replica.
+struct Step {
+  transformer::LayerPass attention;          ///< of the replica that is longest in it
+  std::uint64_t tokens = 0;                  ///< of the replica with most of them
+  std::uint64_t all_tokens = 0;              ///< of all replicas
+  std::uint32_t outputs = 0, sequences = 0;  ///< of the replicas with most of them
+};
+
+Step step_of(Grid& grid, const ScheduledBatch& batch) {
+  Step step{batch.layer_pass(), batch.tokens(), batch.tokens(), batch.outputs(),
+            static_cast<std::uint32_t>(batch.items.size())};
+  if (grid.replicas() == 1) return step;
+  step.tokens = step.outputs = step.sequences = 0;
+  double longest = -1;
+  for (std::uint32_t r = 0; r < grid.replicas(); ++r) {
+    ScheduledBatch own;
+    for (const ScheduledBatch::Item& item : batch.items)
+      if (item.replica == r) own.items.push_back(item);
+    if (own.items.empty()) continue;
+    step.tokens = std::max<std::uint64_t>(step.tokens, own.tokens());
+    step.outputs = std::max(step.outputs, own.outputs());
+    step.sequences = std::max(step.sequences, static_cast<std::uint32_t>(own.items.size()));
+    const transformer::LayerPass pass = own.layer_pass();
+    const double seconds = grid.timer().attention_core(pass).seconds;
+    if (seconds <= longest) continue;
+    longest = seconds;
+    step.attention = pass;
+  }
+  return step;
+}
+
+}  // namespace
+
+Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens,
+               bool pads_replicas) {
   transformer::LayerTimer& timer = grid.timer();
+  const Step step = step_of(grid, batch);
   Pass pass;
-  pass.tokens = padded_tokens != 0 ? padded_tokens : batch.tokens();
+  pass.tokens = padded_tokens != 0 ? padded_tokens : step.tokens;
   pass.embedding = timer.embedding(pass.tokens).chain(transformer::LayerPart::embedding);
-  transformer::LayerPass layer = batch.layer_pass();
+  transformer::LayerPass layer = step.attention;
   layer.padded_tokens = padded_tokens;
+  if (grid.replicas() > 1) {
+    layer.padded_tokens = pass.tokens;
+    layer.group_tokens = pads_replicas ? grid.replicas() * pass.tokens : step.all_tokens;
+  }
   pass.layers.resize(grid.model().kinds.size());
   for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)
-    for (const transformer::LayerStep& step : plan_layer(grid.model(), timer, layer, grid.split()))
-      pass.layers[layer.kind].push_back({step.part, step.kernels.chain(step.part), step.operation, step.bytes});
-  if (batch.outputs() != 0) pass.head = timer.head(batch.outputs()).chain(transformer::LayerPart::head);
-  pass.prepare = host.step(batch.items.size());
+    for (const transformer::LayerStep& s : plan_layer(grid.model(), timer, layer, grid.split()))
+      pass.layers[layer.kind].push_back({s.part, s.kernels.chain(s.part), s.operation, s.bytes});
+  if (step.outputs != 0) pass.head = timer.head(step.outputs).chain(transformer::LayerPart::head);
+  pass.prepare = host.step(step.sequences);
   pass.host_is_async = host.async;
   return pass;
 }

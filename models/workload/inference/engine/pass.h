@@ -19,7 +19,7 @@ struct Pass {
   /// A step of a layer: kernels, or a collective if `kernels` is null.
   struct Step {
     transformer::LayerPart part = transformer::LayerPart::attention;
-    gpu::SharedChain kernels;
+    gpu::SharedChain kernels;  ///< of every rank
     collective::Operation operation = collective::Operation::all_reduce;
     Bytes bytes = 0;
     bool begins_layer = false;  ///< of a draft: the host launches its layer
@@ -33,7 +33,12 @@ struct Pass {
                                           ///< 0 has finished the previous pass
 };
 
-/// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens
-Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens = 0);
+/// Attention replicas meet in every layer with experts, and wait there for the slowest one. So all ranks get the kernels of a
+/// replica that has the longest attention and the most tokens of any; each computes its share of the experts for all tokens.
+/// @param padded_tokens  of the CUDA graph that contains everything but attention; 0: the batch's own tokens. With replicas:
+/// of a replica
+/// @param pads_replicas  the CUDA graph has so many tokens in each replica; otherwise those with fewer are not padded
+Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens = 0,
+               bool pads_replicas = false);
 
 }  // namespace railyard::workload::inference

@@ -28,6 +28,11 @@ std::string Pipeline::name(std::uint64_t arguments) const {
       name =
           fmt::format("{}TP_AR_PP[{}]_Layer[{}]_{}_{}", of, stage, layer, unit, f.what == kMlpReduce ? "Mlp" : "Attn");
       break;
+    case kDispatch:
+    case kCombine:
+      name = fmt::format("{}EP_{}_PP[{}]_Layer[{}]_{}", of, f.what == kDispatch ? "Dispatch" : "Combine", stage, layer,
+                         unit);
+      break;
     case kGather: name = fmt::format("{}TP_AG_PP[{}]_{}", of, stage, unit); break;
     case kActivation: name = fmt::format("{}PP_Act_FromP[{}]_ToP[{}]_TP[{}]_{}", of, stage, stage + 1, tp, unit); break;
     case kPrepare: name = fmt::format("{}_{}", host, unit); break;
@@ -38,7 +43,7 @@ std::string Pipeline::name(std::uint64_t arguments) const {
       if (names_ == PassNames::iteration)
         name = fmt::format("{}_PP[{}]_TP[{}]", unit, stage, tp);
       else
-        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * grid_.tp() + tp, unit)
+        name = decodes ? fmt::format("D_Rank_[{}]_{}", stage * grid_.width() + tp, unit)
                        : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
       break;
   }
@@ -49,7 +54,7 @@ std::string Pipeline::name(std::uint64_t arguments) const {
 std::string Pipeline::task(std::uint64_t arguments) const {
   static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",         "head",    "AR attn",
                                            "AR mlp",    "AG",        "activation",  "prepare", "launch",
-                                           "draft",     "AR draft",  "launch draft"};
+                                           "draft",     "AR draft",  "launch draft", "dispatch", "combine"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
     case kActivation: return fmt::format("pass {}", std::uint32_t{f.pass});
@@ -75,6 +80,8 @@ const char* Pipeline::kind(std::uint64_t arguments) const {
     case kMlpReduce:
     case kDraftReduce:
     case kGather: return "tp";
+    case kDispatch:
+    case kCombine: return "ep";
     case kActivation: return "pp";
     case kPrepare:
     case kDraftLaunch:
@@ -89,6 +96,8 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
     case kMlpReduce:
     case kDraftReduce:
     case kDraftLaunch:
+    case kDispatch:
+    case kCombine:
     case kLaunch: return Recorded::detail;
     case kGather:
     case kActivation:
@@ -115,7 +124,7 @@ Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageH
       times_(grid.ranks()) {
   const LeastTimes times = least_times(least);
   for (std::uint32_t p = 0; p < grid.pp(); ++p)
-    grid_.add_sends(sends_.emplace_back(fmt::format("PP[{}]{}", p, suffix_), executor.fabric(), grid.tp(),
+    grid_.add_sends(sends_.emplace_back(fmt::format("PP[{}]{}", p, suffix_), executor.fabric(), grid.width(),
                                         Time::fs(times.stages[p].fs() / 2)));
 }
 
@@ -176,7 +185,7 @@ Time Pipeline::least_time(const Fields& f) const {
 Time Pipeline::least_time_after(const Fields& f) const {
   const LeastTimes& least = states_[f.pass - first_state_].least;
   const Time after = least.after[f.layer];
-  return f.what == kMlpReduce ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
+  return f.what == kMlpReduce || f.what == kCombine ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
 }
 
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
@@ -190,10 +199,10 @@ std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after)
   s.ranks.resize(grid_.ranks());
   s.launched.resize(grid_.pp());
   s.stage_begun.assign(grid_.pp(), 0);
-  s.stage_left.assign(grid_.pp(), grid_.tp());
+  s.stage_left.assign(grid_.pp(), grid_.width());
   s.ranks_left = grid_.ranks();
-  s.last_stage_left = grid_.tp();
-  s.sends_left = (grid_.pp() - 1) * grid_.tp();
+  s.last_stage_left = grid_.width();
+  s.sends_left = (grid_.pp() - 1) * grid_.width();
   std::vector<JobRef> incoming = after;
   const JobRef prepared =
       emit_host(number, kPrepare, 0, 0, pass.prepare, pass.host_is_async ? std::vector<JobRef>() : stage0_last_);
@@ -215,11 +224,11 @@ JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage,
 }
 
 void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<JobRef>& incoming, JobRef prepared) {
-  const std::uint32_t tp = grid_.tp();
+  const std::uint32_t tp = grid_.width();
   const Pass& pass = state(number).pass;
   const transformer::Stage& stage = grid_.stage(p);
   const Bytes hidden = hop_.tensors * hidden_bytes(grid_.model(), pass.tokens);
-  Communicator& communicator = grid_.tp_communicator(p);
+  Communicator& communicator = grid_.communicator(p);
   std::vector<JobRef> last(tp);
   bool first = true;
 
@@ -285,11 +294,15 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.
     JobRef launched = emit_host(number, kLaunch, p, layer, composes ? Time() : pass.launch,
                                 l == 0 && p > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
+    bool is_back = false;  // of the exchanges of experts in a layer, the second one
     for (const Pass::Step& step : steps) {
       const bool is_last = l + 1 == stage.layers && !has_head && !has_drafts && &step == &steps.back();
       const bool is_mlp = step.part == transformer::LayerPart::mlp;
       if (step.kernels == nullptr) {
-        collective(is_mlp ? kMlpReduce : kAttentionReduce, step, layer, is_last);
+        const What reduce = is_mlp ? kMlpReduce : kAttentionReduce;
+        const bool exchanges = step.operation != collective::Operation::all_reduce;
+        collective(exchanges ? (is_back ? kCombine : kDispatch) : reduce, step, layer, is_last);
+        is_back = exchanges != is_back;
         continue;
       }
       const What what = is_mlp ? kMlp : kAttention;
@@ -351,7 +364,7 @@ void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<Jo
         launched = emit_host(number, kDraftLaunch, stage, d, pass.draft_launch,
                              d == 0 && stage > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
       fields.what = kDraft;
-      for (fields.tp = 0; fields.tp < grid_.tp(); ++fields.tp) {
+      for (fields.tp = 0; fields.tp < grid_.width(); ++fields.tp) {
         Rank& rank = grid_.rank(stage, fields.tp);
         last[fields.tp] = executor_.kernel(rank, rank.stream(Grid::kCompute), step.kernels, JobLabel::of(*this, fields),
                                            *this, {launched});
@@ -368,7 +381,7 @@ void Pipeline::begin_rank(const Job& job, State& s, RankState& rank) {
   const Fields f = fields_of(job);
   const std::uint32_t r = rank_of(job);
   if (f.stage > 0) {
-    const Time sent = s.ranks[r - grid_.tp()].send_begun;
+    const Time sent = s.ranks[r - grid_.width()].send_begun;
     times_[r].pp_s += since(rank.begun, later(job.reached_at(), sent)).seconds();
   }
   if (s.stage_begun[f.stage]++ == 0) client_.on_stage_begun(f.pass, f.stage);
@@ -388,7 +401,7 @@ void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) 
 }
 
 void Pipeline::tell(const Job& job, PassActivity activity, Time when) {
-  if (rank_of(job) % grid_.tp() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity, when);
+  if (rank_of(job) % grid_.width() == 0) client_.on_activity(fields_of(job).pass, fields_of(job).stage, activity, when);
 }
 
 void Pipeline::on_job_begun(const Job& job) {
@@ -406,7 +419,7 @@ void Pipeline::on_job_begun(const Job& job) {
   }
   if (job.kind() == Job::Kind::kernel) {
     count_host_wait(job, s, rank);
-    sends_[f.stage].begun(rank_of(job) % grid_.tp(), least_time(f));
+    sends_[f.stage].begun(rank_of(job) % grid_.width(), least_time(f));
   }
   tell(job, job.kind() == Job::Kind::kernel ? PassActivity::kernels : PassActivity::collective, job.begun_at());
   if (f.first) begin_rank(job, s, rank);
@@ -418,7 +431,7 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   times_[r].occupied_s += (now - rank.begun - rank.host_waits).seconds();
   last_done_ = later(last_done_, now);
   Fields f = fields_of(job);
-  f.tp = r % grid_.tp();
+  f.tp = r % grid_.width();
   f.what = kRank;
   JobRecord record;
   record.label = JobLabel::of(*this, f);
@@ -428,7 +441,7 @@ void Pipeline::end_rank(const Job& job, State& s, RankState& rank) {
   record.queued = rank.begun - rank.ready;
   executor_.record(record);
   const bool is_last_stage = f.stage + 1u == grid_.pp();
-  sends_[f.stage].left(r % grid_.tp(), is_last_stage ? hop_.returns_ids : true);
+  sends_[f.stage].left(r % grid_.width(), is_last_stage ? hop_.returns_ids : true);
   --s.ranks_left;
   const std::uint32_t pass = f.pass;
   if (--s.stage_left[f.stage] == 0) client_.on_stage_done(pass, f.stage);
@@ -496,7 +509,7 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     tell(next, PassActivity::kernels, job.begun);
     tell(next, PassActivity::collective, job.done);
   }
-  sends_[f.stage].begun(rank_of(next) % grid_.tp(),
+  sends_[f.stage].begun(rank_of(next) % grid_.width(),
                         since(next.begun_at(), executor_.fabric().now()) + least_time_after(f));
 }
 

@@ -81,6 +81,7 @@ struct RankTimes {
 ///   prefill                                            decode
 ///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
 ///   TP_AR_PP[p]_Layer[l]_Chunk[i]_Attn | _Mlp          D_TP_AR_PP[p]_Layer[l]_Step_[i]_Attn | _Mlp
+///   EP_Dispatch_PP[p]_Layer[l]_Chunk[i] | EP_Combine    D_EP_Dispatch_PP[p]_Layer[l]_Step_[i]  experts of all replicas
 ///   TP_AG_PP[p]_Chunk[i]                               D_TP_AG_PP[p]_Step_[i]          shards of activations
 ///   PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[i]            D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[i]
 ///   TP_AR_PP[p]_Draft[d]_Chunk[i]                      D_TP_AR_PP[p]_Draft[d]_Step_[i]
@@ -131,6 +132,8 @@ class Pipeline : private JobClient, private JobNamer {
     kDraft,
     kDraftReduce,
     kDraftLaunch,
+    kDispatch,
+    kCombine,
     kRank  ///< all kernels of a rank: a row, not a job
   };
   /// Contents of a label.

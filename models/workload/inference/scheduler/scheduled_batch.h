@@ -31,6 +31,7 @@ struct ScheduledBatch {
     std::uint32_t right = 0;        ///< of the drafts; known after Scheduler::verify()
     std::uint32_t preemptions = 0;  ///< of the request so far
     std::uint32_t chunk = 0;        ///< number among the chunks of the prompt
+    std::uint32_t replica = 0;      ///< of the attention, where it runs
   };
   std::vector<Item> items;
   std::vector<std::uint32_t> preempted;   ///< requests that lost their blocks for this batch
@@ -53,6 +54,17 @@ struct ScheduledBatch {
     transformer::LayerPass pass;
     for (const Item& item : items) (item.is_decode ? pass.decodes : pass.prefills).push_back({item.tokens, item.start});
     return pass;
+  }
+  /// Tokens of the attention replica with most of them.
+  std::uint32_t most_tokens() const {
+    std::vector<std::uint32_t> sums;
+    for (const Item& item : items) {
+      if (sums.size() <= item.replica) sums.resize(item.replica + 1);
+      sums[item.replica] += item.tokens;
+    }
+    std::uint32_t most = 0;
+    for (const std::uint32_t sum : sums) most = sum > most ? sum : most;
+    return most;
   }
 };
 

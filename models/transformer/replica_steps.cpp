@@ -1,0 +1,63 @@
+#include "transformer/replica_steps.h"
+
+#include <cmath>
+
+#include "transformer/parameters.h"
+
+namespace railyard::transformer {
+
+namespace {
+
+using collective::Operation;
+
+constexpr LayerPart kMlp = LayerPart::mlp;
+
+Bytes fullest(const ExpertRanks& ranks, Bytes bytes) {
+  return static_cast<Bytes>(std::ceil(static_cast<double>(bytes) * ranks.fullest));
+}
+
+void add_experts(StepList& steps, LayerTimer* timer, const LayerPass& pass) {
+  if (timer == nullptr) return;
+  Segment experts = timer->permute(pass.group_tokens);
+  experts.append(timer->local_experts(pass.group_tokens, pass.kind));
+  experts.append(timer->combine(pass.group_tokens));
+  steps.add(kMlp, experts);
+}
+
+}  // namespace
+
+Bytes dispatch_bytes(const ModelShape& model, std::uint32_t kind, ExpertExchange exchange, std::uint64_t tokens) {
+  constexpr std::uint64_t kHeader = 16, kScaleBytes = 4, kScaled = 128;
+  const std::optional<WeightFormat>& format = model.kinds[kind].experts;
+  const std::uint64_t copies = tokens * model.experts_per_token;
+  if (exchange == ExpertExchange::all_to_all) return hidden_bytes(model, copies);
+  const bool narrow = format && format->blocks_of_128 && format->dtype == DataType::fp8;
+  const std::uint64_t numbers = narrow ? model.hidden + model.hidden / kScaled * kScaleBytes : hidden_bytes(model, 1);
+  return copies * (kHeader + numbers);
+}
+
+Bytes combine_bytes(const ModelShape& model, std::uint64_t tokens) {
+  return hidden_bytes(model, tokens * model.experts_per_token);
+}
+
+void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass) {
+  const std::uint64_t all = pass.group_tokens;
+  const ExpertRanks& ranks = steps.split().experts;
+  if (timer != nullptr) {
+    steps.add(kMlp, timer->router(steps.tokens()));
+    steps.add(kMlp, timer->shared_experts(steps.tokens(), pass.kind));
+  }
+  if (ranks.exchange == ExpertExchange::allgather_reducescatter) {
+    const Bytes scores = stored_bytes(all * model.experts, model.dtype);
+    steps.add(kMlp, RankGroup::ep, Operation::all_gather, hidden_bytes(model, all) + scores);
+    add_experts(steps, timer, pass);
+    steps.add(kMlp, RankGroup::ep, Operation::reduce_scatter, hidden_bytes(model, all));
+    return;
+  }
+  steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
+            fullest(ranks, dispatch_bytes(model, pass.kind, ranks.exchange, steps.tokens())));
+  add_experts(steps, timer, pass);
+  steps.add(kMlp, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, steps.tokens())));
+}
+
+}  // namespace railyard::transformer

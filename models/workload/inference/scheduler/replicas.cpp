@@ -1,0 +1,120 @@
+#include "workload/inference/scheduler/replicas.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace railyard::workload::inference {
+
+Replicas::Replicas(std::vector<std::unique_ptr<Scheduler>> replicas, std::uint32_t max_in_flight)
+    : replicas_(std::move(replicas)), max_in_flight_(max_in_flight) {}
+
+bool Replicas::can_hold(const Request& request, RequestPart part) const {
+  return replicas_.front()->can_hold(request, part);
+}
+
+void Replicas::add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) {
+  const auto load = [](const std::unique_ptr<Scheduler>& s) { return 4 * s->waiting() + s->running(); };
+  const auto least = std::min_element(replicas_.begin(), replicas_.end(),
+                                      [&](const auto& a, const auto& b) { return load(a) < load(b); });
+  replica_of_[number] = static_cast<std::uint32_t>(least - replicas_.begin());
+  (*least)->add(number, request, std::move(content), part);
+}
+
+std::vector<Reservation> Replicas::reserve() {
+  std::vector<Reservation> all;
+  for (const auto& replica : replicas_)
+    for (const Reservation& reservation : replica->reserve()) all.push_back(reservation);
+  return all;
+}
+
+bool Replicas::may_compose() const {
+  return in_flight_ < max_in_flight_ &&
+         std::any_of(replicas_.begin(), replicas_.end(), [](const auto& s) { return s->may_compose(); });
+}
+
+ScheduledBatch Replicas::compose() {
+  ScheduledBatch all;
+  for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
+    if (!replicas_[r]->may_compose()) continue;
+    ScheduledBatch batch = replicas_[r]->compose();
+    for (ScheduledBatch::Item& item : batch.items) item.replica = r;
+    all.items.insert(all.items.end(), batch.items.begin(), batch.items.end());
+    all.preempted.insert(all.preempted.end(), batch.preempted.begin(), batch.preempted.end());
+    all.reservations.insert(all.reservations.end(), batch.reservations.begin(), batch.reservations.end());
+  }
+  if (!all.items.empty()) ++in_flight_;
+  return all;
+}
+
+ScheduledBatch Replicas::part(const ScheduledBatch& batch, std::uint32_t replica) const {
+  ScheduledBatch part;
+  std::copy_if(batch.items.begin(), batch.items.end(), std::back_inserter(part.items),
+               [&](const ScheduledBatch::Item& item) { return item.replica == replica; });
+  return part;
+}
+
+void Replicas::begun(const ScheduledBatch& batch) {
+  for (std::uint32_t r = 0; r < replicas_.size(); ++r)
+    if (const ScheduledBatch own = part(batch, r); !own.items.empty()) replicas_[r]->begun(own);
+}
+
+std::vector<std::uint32_t> Replicas::complete(const ScheduledBatch& batch) {
+  --in_flight_;
+  for (const std::uint32_t number : std::exchange(left_, {})) replica_of_.erase(number);
+  for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
+    const ScheduledBatch own = part(batch, r);
+    if (own.items.empty()) continue;
+    const std::vector<std::uint32_t> finished = replicas_[r]->complete(own);
+    left_.insert(left_.end(), finished.begin(), finished.end());
+  }
+  return left_;
+}
+
+bool Replicas::empty() const {
+  return std::all_of(replicas_.begin(), replicas_.end(), [](const auto& s) { return s->empty(); });
+}
+
+std::size_t Replicas::running() const {
+  std::size_t sum = 0;
+  for (const auto& replica : replicas_) sum += replica->running();
+  return sum;
+}
+
+std::size_t Replicas::waiting() const {
+  std::size_t sum = 0;
+  for (const auto& replica : replicas_) sum += replica->waiting();
+  return sum;
+}
+
+Scheduler::Memory Replicas::memory() const {
+  Memory sum;
+  for (const auto& replica : replicas_) {
+    const Memory one = replica->memory();
+    sum.total += one.total;
+    sum.free += one.free;
+  }
+  return sum;
+}
+
+void Replicas::follow_blocks(BlockPool::Listener& listener) {
+  for (const auto& replica : replicas_) replica->follow_blocks(listener);
+}
+
+Scheduler::Left Replicas::left() const {
+  for (const auto& replica : replicas_)
+    if (const Left left = replica->left(); left.refusal != Refusal::none) return left;
+  return {};
+}
+
+std::string Replicas::blocked() const {
+  std::string all;
+  for (const auto& replica : replicas_) {
+    const std::string one = replica->blocked();
+    if (!all.empty() && !one.empty()) all += "; ";
+    all += one;
+  }
+  return all;
+}
+
+}  // namespace railyard::workload::inference

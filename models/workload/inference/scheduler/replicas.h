@@ -1,0 +1,53 @@
+// The schedulers of an instance with several attention replicas (data-parallel attention; vLLM, v1/engine/core.py,
+// DPEngineCoreProc). Each replica has its own queue, KV cache and requests; all of them run their batches in the same step,
+// because they share the experts. So a batch of the instance is one of each replica that has something to run; the others
+// take part without tokens of their own.
+//
+// A request goes to the replica with the lowest 4 x waiting + running, the first of equals (vLLM, v1/engine/core_client.py,
+// DPLBAsyncMPClient).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "workload/inference/scheduler/scheduler.h"
+
+namespace railyard::workload::inference {
+
+class Replicas : public Scheduler {
+ public:
+  /// @param max_in_flight  steps that are composed and not complete, at most
+  Replicas(std::vector<std::unique_ptr<Scheduler>> replicas, std::uint32_t max_in_flight);
+
+  bool can_hold(const Request& request, RequestPart part) const override;
+  void add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) override;
+  std::vector<Reservation> reserve() override;
+  void arrived(std::uint32_t number) override { of(number).arrived(number); }
+  void release(std::uint32_t number) override { of(number).release(number); }
+  bool may_compose() const override;
+  ScheduledBatch compose() override;
+  void begun(const ScheduledBatch& batch) override;
+  std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
+  bool empty() const override;
+  std::size_t running() const override;
+  std::size_t waiting() const override;
+  Memory memory() const override;
+  std::vector<BlockPool::Block> blocks(std::uint32_t number) const override { return of(number).blocks(number); }
+  void follow_blocks(BlockPool::Listener& listener) override;
+  Left left() const override;
+  std::string blocked() const override;
+  Counts counts(std::uint32_t number) const override { return of(number).counts(number); }
+
+ private:
+  Scheduler& of(std::uint32_t number) const { return *replicas_[replica_of_.at(number)]; }
+  /// The items of a replica, if it has some.
+  ScheduledBatch part(const ScheduledBatch& batch, std::uint32_t replica) const;
+
+  std::vector<std::unique_ptr<Scheduler>> replicas_;
+  std::uint32_t max_in_flight_, in_flight_ = 0;
+  std::map<std::uint32_t, std::uint32_t> replica_of_;  ///< by request that is here, or has left with the latest step
+  std::vector<std::uint32_t> left_;                    ///< with the latest step
+};
+
+}  // namespace railyard::workload::inference

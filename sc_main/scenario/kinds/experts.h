@@ -1,0 +1,31 @@
+// Routed experts in `serving`: `ep` of an instance, and workload.experts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sc_main/scenario/table/record.h"
+#include "transformer/model_shape.h"
+#include "transformer/routing.h"
+#include "workload/inference/engine/mapping.h"
+
+namespace railyard::scenario {
+
+struct ExpertsSection {
+  transformer::ExpertExchange exchange = transformer::ExpertExchange::allgather_reducescatter;
+  std::optional<transformer::Routing> routing;  ///< none: even
+};
+Record<ExpertsSection> experts_record();
+
+/// @param ep    as written; none: tensor parallelism divides every expert, or replicas deal them to all their ranks
+/// @param key   of the instance
+/// @throws InputError  ep is not tp x dp, or does not divide the experts; a dense model; measured kernel times
+transformer::ExpertRanks resolve_expert_ranks(std::optional<std::uint32_t> ep, const ExpertsSection& experts,
+                                              const workload::inference::Mapping& mapping,
+                                              const transformer::ModelShape& model, const std::string& key,
+                                              const Source& source);
+/// @throws InputError  workload.experts is written, and no instance has ep or dp
+void check_experts_used(bool has_ep, const Source& source);
+
+}  // namespace railyard::scenario

@@ -1,0 +1,192 @@
+// Multi-head latent attention, and experts dealt whole to ranks, counted by hand.
+#define BOOST_TEST_MODULE transformer_latent
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include "tests/gpu/kernels_datasheets.h"
+#include "transformer/layer_plan.h"
+#include "transformer/memory.h"
+#include "transformer/parameters.h"
+
+using namespace railyard;
+using namespace railyard::transformer;
+using namespace railyard::test;
+
+namespace {
+
+/// DeepSeek-V3 (config.json), in 16 bits.
+ModelShape deepseek_v3() {
+  ModelShape m;
+  m.name = "deepseek-v3";
+  m.layers = 61;
+  m.hidden = 7168;
+  m.heads = 128;
+  m.kv_heads = 1;
+  m.latent = LatentAttention{1536, 512, 128, 64, 128};
+  m.head_dim = m.latent->query_dim();
+  m.qk_norm = 1536 + 512;
+  m.ffn = 2048;
+  m.experts = 256;
+  m.experts_per_token = 8;
+  m.shared_ffn = 2048;
+  m.dense_ffn = 18432;
+  m.router_bias = true;
+  m.vocab = 129280;
+  m.kinds = {LayerShape(), LayerShape()};
+  m.kinds[0].dense = true;
+  m.kind_of.assign(61, 1);
+  for (std::uint32_t l = 0; l < 3; ++l) m.kind_of[l] = 0;
+  return m;
+}
+
+constexpr std::uint32_t kRoutes = 1;  // kind of layer
+
+double flops_of(const Segment& segment, const std::string& name) {
+  double sum = 0;
+  for (const NamedKernel& kernel : segment.kernels)
+    if (kernel.name == name) sum += kernel.time.flops;
+  return sum;
+}
+
+const auto kExact = boost::test_tools::tolerance(1e-12);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(parameters_are_those_of_the_matrices) {
+  const ModelShape m = deepseek_v3();
+  const std::uint64_t h = 7168,
+                      attention = h * 1536 + 1536ull * 128 * 192 + h * 576 + 512ull * 128 * 256 + 128ull * 128 * h;
+  BOOST_TEST(layer_parameters(m, kRoutes).attention == attention);
+  BOOST_TEST(layer_parameters(m, kRoutes).mlp == 257 * 3 * h * 2048);
+  BOOST_TEST(layer_parameters(m, kRoutes).norms == 2 * h + 1536 + 512);
+  BOOST_TEST(static_cast<double>(total_parameters(m)) == 671.0e9, boost::test_tools::tolerance(0.001));
+}
+
+// 61 (512 + 64) numbers of 2 bytes are 70 272 bytes for a token, on every rank.
+BOOST_AUTO_TEST_CASE(every_tensor_parallel_rank_caches_the_whole_vector) {
+  const ModelShape m = deepseek_v3();
+  for (const std::uint32_t tp : {1u, 8u, 16u})
+    BOOST_TEST(kv_bytes_per_token(m, {61, true, true}, tp) == 61u * (512 + 64) * 2);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_hold_the_first_matrices_whole) {
+  const ModelShape m = deepseek_v3();
+  const Stage all{61, true, true};
+  const double copied = 2.0 * 61 * 7168 * (1536 + 576);
+  const double one = static_cast<double>(rank_weight_bytes(m, all, 1)),
+               eight = static_cast<double>(rank_weight_bytes(m, all, 8));
+  BOOST_TEST(eight == one / 8 + copied * 7 / 8, boost::test_tools::tolerance(1e-9));
+}
+
+// Absorbed: q W_UK, scores and values over 576 and 512 numbers, then W_UV. Expanded: K and V of all tokens, then scores and
+// values over 192 and 128 numbers.
+BOOST_AUTO_TEST_CASE(absorbed_and_expanded_attention_cost_their_products) {
+  const ModelShape m = deepseek_v3();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  constexpr std::uint32_t kTp = 8, kHeads = 128 / kTp;
+  LayerTimer layers(m, kTp, timer);
+
+  constexpr std::uint64_t kBatch = 32, kContext = 4096;
+  const std::vector<std::uint64_t> contexts(kBatch, kContext);
+  const Segment decode = layers.attention_core({{}, gpu::one_token_each(contexts), kRoutes});
+  BOOST_TEST(flops_of(decode, "q_absorb") == 2.0 * kBatch * kHeads * 128 * 512, kExact);
+  BOOST_TEST(flops_of(decode, "attention_latent") == 2.0 * kHeads * kBatch * kContext * (576 + 512), kExact);
+  BOOST_TEST(flops_of(decode, "values_up") == 2.0 * kBatch * kHeads * 512 * 128, kExact);
+
+  constexpr double kTokens = 2048, kBefore = 1024;
+  const Segment prompt = layers.attention_core({{{2048, 1024}}, {}, kRoutes});
+  BOOST_TEST(flops_of(prompt, "kv_up") == 2.0 * kTokens * 512 * kHeads * 256, kExact);
+  BOOST_TEST(flops_of(prompt, "context_kv_up") == 2.0 * kBefore * 512 * kHeads * 256, kExact);
+  BOOST_TEST(
+      flops_of(prompt, "attention") == 2.0 * kHeads * (192 + 128) * (kTokens * kBefore + kTokens * (kTokens + 1) / 2),
+      kExact);
+
+  // A batch with both runs the kernels of both.
+  const Segment both = layers.attention_core({{{2048, 1024}}, gpu::one_token_each(contexts), kRoutes});
+  BOOST_TEST(both.flops == prompt.flops + decode.flops, kExact);
+  BOOST_TEST(both.seconds == prompt.seconds + decode.seconds, kExact);
+}
+
+// FlashMLA on an H800 reaches 3000 GB/s where memory limits (few heads) and 660 TFLOP/s where products limit
+// (deepseek-ai/FlashMLA, README). No constant was fitted to it.
+BOOST_AUTO_TEST_CASE(absorbed_attention_is_about_as_fast_as_flashmla) {
+  const gpu::GpuDatasheet sheet = gpu_datasheet("H800-SXM5-80GB");
+  const auto decode = [&](std::uint32_t heads, std::uint64_t batch, std::uint64_t context) {
+    const gpu::AttentionHeads latent{heads, 1, 576, DataType::bf16, 512, true};
+    return gpu::decode_attention_time(sheet, latent, gpu::one_token_each(std::vector<std::uint64_t>(batch, context)));
+  };
+  const gpu::KernelTime memory = decode(16, 128, 8192), products = decode(128, 128, 8192);
+  const double rate = memory.bytes / memory.seconds, flops = products.flops / products.seconds;
+  BOOST_TEST(rate == 3000e9, boost::test_tools::tolerance(0.05));
+  BOOST_TEST(flops == 660e12, boost::test_tools::tolerance(0.25));
+}
+
+BOOST_AUTO_TEST_CASE(queries_that_are_not_compressed_come_from_the_hidden_state) {
+  ModelShape m = deepseek_v3();
+  m.latent->query_rank = 0;
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layers(m, 8, timer);
+  const Segment input = layers.attention_input({{{100, 0}}, {}, kRoutes});
+  BOOST_TEST(flops_of(input, "q_up") == 2.0 * 100 * 7168 * 16 * 192, kExact);
+  BOOST_TEST(flops_of(input, "kv_down") == 2.0 * 100 * 7168 * 576, kExact);
+}
+
+// The copies of all tokens are computed once over the ranks, whether experts are cut or dealt whole; and the fullest rank has
+// `fullest` times its share.
+BOOST_AUTO_TEST_CASE(ranks_with_whole_experts_share_the_copies) {
+  const ModelShape m = deepseek_v3();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer cut(m, 8, timer), whole(m, 8, timer), skewed(m, 8, timer);
+  whole.set_expert_ranks({8, 1});
+  skewed.set_expert_ranks({8, 1.5});
+  const double even = 2.0 * 4096 * 8 * 3 * 7168 * 2048 / 8;
+  BOOST_TEST(cut.local_experts(4096, kRoutes).flops == even, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(whole.local_experts(4096, kRoutes).flops == even, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(skewed.local_experts(4096, kRoutes).flops == 1.5 * even, boost::test_tools::tolerance(0.01));
+  // Products of 2048 columns instead of 256: fewer, longer ones.
+  BOOST_TEST(whole.local_experts(64, kRoutes).seconds < cut.local_experts(64, kRoutes).seconds * 1.05);
+}
+
+BOOST_AUTO_TEST_CASE(skewed_routing_fills_one_rank_more_than_others) {
+  const ModelShape m = deepseek_v3();
+  BOOST_TEST(expert_ranks(m, 16, {}).fullest == 1);
+  BOOST_TEST(expert_ranks(m, 16, Routing{0, 1}).fullest == 1, boost::test_tools::tolerance(1e-4));
+  const double mild = expert_ranks(m, 16, Routing{0.5, 1}).fullest,
+               strong = expert_ranks(m, 16, Routing{1.2, 1}).fullest;
+  BOOST_TEST(mild > 1);
+  BOOST_TEST(strong > mild);
+  BOOST_TEST(strong < 16);
+}
+
+// Attention replicas: the tokens of all go to every rank, and the results come back, in each layer with experts only.
+BOOST_AUTO_TEST_CASE(replicas_exchange_the_tokens_of_all_in_layers_with_experts) {
+  const ModelShape m = deepseek_v3();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layers(m, 1, timer);
+  layers.set_expert_ranks({16, 1});
+  LayerSplit split;
+  split.replicas = 16;
+  LayerPass pass{{}, gpu::one_token_each(std::vector<std::uint64_t>(8, 1000)), kRoutes};
+  pass.group_tokens = 16 * 8;
+  std::vector<LayerStep> collectives;
+  for (const LayerStep& step : plan_layer(m, layers, pass, split))
+    if (step.is_collective()) collectives.push_back(step);
+  BOOST_TEST_REQUIRE(collectives.size() == 2u);
+  BOOST_TEST((collectives[0].operation == collective::Operation::all_gather));
+  BOOST_TEST(collectives[0].bytes == 16u * 8 * (7168 + 256) * 2);
+  BOOST_TEST((collectives[1].operation == collective::Operation::reduce_scatter));
+  BOOST_TEST(collectives[1].bytes == 16u * 8 * 7168 * 2);
+  pass.kind = 0;  // dense
+  for (const LayerStep& step : plan_layer(m, layers, pass, split)) BOOST_TEST(!step.is_collective());
+}
+
+BOOST_AUTO_TEST_CASE(whole_experts_divide_the_weights_of_replicas) {
+  const ModelShape m = deepseek_v3();
+  const Stage all{61, true, true};
+  const double experts = 2.0 * 58 * 256 * 3 * 7168 * 2048;
+  BOOST_TEST(static_cast<double>(rank_weight_bytes(m, all, 1, 16)) ==
+                 static_cast<double>(rank_weight_bytes(m, all, 1)) - experts * 15 / 16,
+             boost::test_tools::tolerance(1e-9));
+}
