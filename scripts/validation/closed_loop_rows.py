@@ -2,6 +2,7 @@
 
 Rules, by column:
   mode              aggregated servers only
+  attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Both kinds of division at once: not mapped
   isl, osl          lengths of all requests
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
                     place (eval/benchmarks/genai_perf_runner.py of the source @b642c1e2), of which the first meets all others in the
@@ -19,7 +20,7 @@ Rules, by column:
 from .experiment import Experiment, table_of
 from .load_rows import spread
 from .rows import SECONDS, Row, Unmapped
-from .served_models import check_parallel, number
+from .served_models import instance_of, number
 from .serving_engines import serve
 
 WAVES = 4
@@ -35,8 +36,7 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
     if row["mode"] != "agg":
         raise Unmapped(f"mode '{row['mode']}': disaggregated servers are not of this class")
-    check_parallel(row)
-    served = serve(row, row["backend"], row["backend_version"])
+    served = serve(row, row["backend"], row["backend_version"], instance_of(row))
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
                 "output_tokens": answer if served.engine == "sglang" else spread(answer, SPREAD)}
@@ -47,7 +47,7 @@ def map_row(row: Row) -> Experiment:
     scenario = served.with_requests(requests, client_us=CLIENT_US[served.engine], **options)
     return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
-                      cost=WAVES * answer * served.tp, size_class=f"TP{served.tp}")
+                      cost=WAVES * answer * served.gpus, size_class=f"TP{served.gpus}")
 
 
 def value(requests: list[dict], metric: str, concurrency: int) -> float:

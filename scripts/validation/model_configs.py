@@ -19,7 +19,7 @@ RELEASE = r"[-_ ](?:instruct|chat|hf|base|it|preview|thinking|v0\.\d|\d{4})$"
 FORMATS = r"[-_ ](?:fp8|bf16|fp16|nvfp4|fp4|mxfp4|fp8-dynamic)$"
 # Other names of shipped shapes
 ALIASES = {"llama7b": "llama-2-7b", "llama13b": "llama-2-13b", "llama70b": "llama-2-70b", "llama38b": "llama-3.1-8b", "llama370b": "llama-3.1-70b",
-           "llama3.370b": "llama-3.1-70b", "mistralnemo": "mistral-nemo-12b", "nemotron8b": "nemotron-3-8b"}
+           "llama3.370b": "llama-3.1-70b", "mistralnemo": "mistral-nemo-12b", "nemotron8b": "nemotron-3-8b", "deepseekr1": "deepseek-v3"}
 
 
 def find(row: Row) -> pathlib.Path:

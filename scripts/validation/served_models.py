@@ -32,6 +32,24 @@ def check_parallel(row: Row) -> None:
             raise Unmapped(f"{what} is not modelled")
 
 
+def instance_of(row: Row) -> dict:
+    """The keys of an instance beside tp and pp: attention replicas, and experts dealt whole to their ranks.
+
+    @throws Unmapped for parallelism of engines that is not modelled
+    """
+    tp, dp = row.integer("tp") or 1, row.integer("attn_dp") or 1
+    moe_tp, ep = row.integer("moe_tp") or 1, row.integer("moe_ep") or 1
+    if dp > 1 and tp > 1:
+        raise Unmapped("data-parallel attention with tensor parallelism is not modelled")
+    if ep > 1 and moe_tp > 1:
+        raise Unmapped("experts that are dealt to ranks and cut among others are not modelled")
+    if dp > 1 and ep != dp:
+        raise Unmapped("data-parallel attention with experts that are cut is not modelled")
+    if ep > 1 and ep != tp * dp:
+        raise Unmapped("experts dealt to some of the ranks are not modelled")
+    return ({"dp": dp} if dp > 1 else {}) | ({"ep": ep} if ep > 1 else {})
+
+
 def model_of(row: Row, dtypes: dict) -> dict:
     """The scenario's `config` and `dtype`.
 
@@ -43,6 +61,8 @@ def model_of(row: Row, dtypes: dict) -> dict:
         return {"config": str(config.with_stem(checkpoint[0])), "dtype": checkpoint[1]}
     if row["precision"] in QUANTISED and _quantised(config) == QUANTISED[row["precision"]]:
         return {"config": str(config), "dtype": "bf16"}
+    if _quantised(config):
+        raise Unmapped(f"no configuration of model '{row['model']}' in precision '{row['precision']}'")
     return {"config": str(config), "dtype": dtype_of(row, dtypes)}
 
 

@@ -39,10 +39,11 @@ class Served:
     engine: str  # vllm, sglang or trtllm
     pp: int = 1
     assumed: str = ""  # what the row does not print
+    dp: int = 1
 
     @property
     def gpus(self) -> int:
-        return self.tp * self.pp
+        return self.tp * self.dp * self.pp
 
     def with_requests(self, requests: dict, **workload) -> dict:
         """The scenario; `workload` replaces keys of its section."""
@@ -72,8 +73,9 @@ def sheet_of(engine: str, version: str) -> str:
     return [sheet for since, sheet in VLLM_SHEETS if since <= release][-1]
 
 
-def serve(row: Row, engine_name: str, version: str) -> Served:
-    """@throws Unmapped with the reason"""
+def serve(row: Row, engine_name: str, version: str, parallel: dict | None = None) -> Served:
+    """`parallel`: keys of the instance beside tp and pp. @throws Unmapped with the reason"""
+    parallel = parallel or {}
     engine = engine_of(engine_name)
     model = model_of(row, DTYPES)
     gpu = systems.gpu_of(row)
@@ -85,14 +87,14 @@ def serve(row: Row, engine_name: str, version: str) -> Served:
     printed = re.search(r"\bKV(?: cache)?(?: dtype)?[ =:]*(fp8|bf16)\b(?! but)", row.text("extra", "config"), re.IGNORECASE)
     if printed:
         kv_dtype = printed[1].lower()
-    servers = -(-tp * pp // systems.gpus_per_server(platform))
+    servers = -(-tp * pp * parallel.get("dp", 1) // systems.gpus_per_server(platform))
     assumed = ""
     if servers > 1:
         row, assumed = systems.with_network(row, gpu)
     scenario = {
         "model": model | {"kv_dtype": kv_dtype},
         "machine": systems.machine(row, platform, gpu, servers),
-        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp}],
+        "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp} | parallel],
                      "engine": sheet_of(engine, version)},
     }
-    return Served(platform, scenario, tp, engine, pp, assumed)
+    return Served(platform, scenario, tp, engine, pp, assumed, parallel.get("dp", 1))
