@@ -10,7 +10,7 @@ namespace {
 
 using collective::Operation;
 
-constexpr LayerPart kMlp = LayerPart::mlp;
+constexpr LayerPart kPart = LayerPart::mlp;
 
 Bytes fullest(const ExpertRanks& ranks, Bytes bytes) {
   return static_cast<Bytes>(std::ceil(static_cast<double>(bytes) * ranks.fullest));
@@ -21,7 +21,7 @@ void add_experts(StepList& steps, LayerTimer* timer, const LayerPass& pass) {
   Segment experts = timer->permute(pass.group_tokens);
   experts.append(timer->local_experts(pass.group_tokens, pass.kind));
   experts.append(timer->combine(pass.group_tokens));
-  steps.add(kMlp, experts);
+  steps.add(kPart, experts);
 }
 
 }  // namespace
@@ -44,20 +44,20 @@ void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelSha
   const std::uint64_t all = pass.group_tokens;
   const ExpertRanks& ranks = steps.split().experts;
   if (timer != nullptr) {
-    steps.add(kMlp, timer->router(steps.tokens()));
-    steps.add(kMlp, timer->shared_experts(steps.tokens(), pass.kind));
+    steps.add(kPart, timer->router(steps.tokens()));
+    steps.add(kPart, timer->shared_experts(steps.tokens(), pass.kind));
   }
   if (ranks.exchange == ExpertExchange::allgather_reducescatter) {
     const Bytes scores = stored_bytes(all * model.experts, model.dtype);
-    steps.add(kMlp, RankGroup::ep, Operation::all_gather, hidden_bytes(model, all) + scores);
+    steps.add(kPart, RankGroup::ep, Operation::all_gather, hidden_bytes(model, all) + scores);
     add_experts(steps, timer, pass);
-    steps.add(kMlp, RankGroup::ep, Operation::reduce_scatter, hidden_bytes(model, all));
+    steps.add(kPart, RankGroup::ep, Operation::reduce_scatter, hidden_bytes(model, all));
     return;
   }
-  steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
+  steps.add(kPart, RankGroup::ep, Operation::all_to_all,
             fullest(ranks, dispatch_bytes(model, pass.kind, ranks.exchange, steps.tokens())));
   add_experts(steps, timer, pass);
-  steps.add(kMlp, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, steps.tokens())));
+  steps.add(kPart, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, steps.tokens())));
 }
 
 }  // namespace railyard::transformer

@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(config_errors) {
              "m.json:3:14: error: head_dim: '-1' is out of range; accepted: 1 to 16777216");
   BOOST_TEST(c.refusal("{" + good + ",\n \"a\": 1, \"a\": 2}") == "m.json:3:10: error: duplicate key 'a'");
   BOOST_TEST(c.refusal("{" + good + ",\n \"kv_lora_rank\": 512}") ==
-             "m.json:3:18: error: kv_lora_rank: multi-head latent attention is not modelled");
+             "m.json:1:1: error: qk_nope_head_dim: is required in a model's config.json");
   BOOST_TEST(c.refusal("{" + good + ",\n \"num_key_value_heads\": 3}") ==
              "m.json:3:25: error: num_key_value_heads: 3 does not divide num_attention_heads, 8");
   BOOST_TEST(c.refusal("{" + good + ",\n \"hidden_act\": \"silo\"}") ==

@@ -379,11 +379,11 @@ BOOST_AUTO_TEST_CASE(collectives_of_the_second_dimension_copy_all_tokens) {
     const Work found = work_of(plan(form, split, direction));
     Work others;
     for (const auto& each : found)
-      if (std::get<0>(each) != kRearrange) others.push_back(each);
+      if (std::get<0>(each) != "rearrange") others.push_back(each);
     if (form.fused.projections) BOOST_TEST((others == work_of(plan({}, split, direction))));
     for (const LayerStep& step : plan(form, split, direction))
       for (const NamedKernel& kernel : step.kernels.kernels)
-        if (std::string(kernel.name) == kRearrange)
+        if (std::string(kernel.name) == "rearrange")
           BOOST_TEST(kernel.time.l2_bytes == 2.0 * hidden_bytes(model, 2 * kTokens));
     return found.size() - others.size();
   };
@@ -411,7 +411,7 @@ BOOST_AUTO_TEST_CASE(matrices_with_products_of_their_own_have_the_same_flops) {
     std::vector<double> sums, seconds(2);
     for (const LayerStep& step : several)
       for (const NamedKernel& kernel : step.kernels.kernels)
-        if (std::string(kernel.name) == kInputGradientSum) sums.push_back(kernel.time.l2_bytes);
+        if (std::string(kernel.name) == "input_gradient_sum") sums.push_back(kernel.time.l2_bytes);
     for (const LayerStep& step : one) seconds[0] += step.kernels.seconds;
     for (const LayerStep& step : several) seconds[1] += step.kernels.seconds;
     BOOST_TEST(seconds[0] < seconds[1]);

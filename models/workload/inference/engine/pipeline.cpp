@@ -52,8 +52,8 @@ std::string Pipeline::name(std::uint64_t arguments) const {
 }
 
 std::string Pipeline::task(std::uint64_t arguments) const {
-  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",         "head",    "AR attn",
-                                           "AR mlp",    "AG",        "activation",  "prepare", "launch",
+  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",          "head",     "AR attn",
+                                           "AR mlp",    "AG",        "activation",   "prepare",  "launch",
                                            "draft",     "AR draft",  "launch draft", "dispatch", "combine"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
@@ -343,7 +343,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
 void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last) {
   const Pass& pass = state(number).pass;
   const std::uint32_t stage = grid_.pp() - 1;
-  Communicator& communicator = grid_.tp_communicator(stage);
+  Communicator& communicator = grid_.communicator(stage);
   Fields fields{};
   fields.pass = number;
   fields.stage = stage;
