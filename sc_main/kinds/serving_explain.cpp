@@ -61,6 +61,10 @@ std::string paged_text(const Value& all, const Value& i) {
   text += fmt::format("  scheduler of {}:\n", i["engine"].text());
   for (const Value::Member& setting : i["scheduler"].members())
     text += fmt::format("    {:<30} {}\n", setting.name, setting_text(setting.value));
+  if (!i.contains("speculation")) return text;
+  text += "  speculation:\n";
+  for (const Value::Member& setting : i["speculation"].members())
+    text += fmt::format("    {:<30} {}\n", setting.name, setting_text(setting.value));
   return text;
 }
 

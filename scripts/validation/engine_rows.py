@@ -50,7 +50,7 @@ TWO_SERVERS = r"^\s*2 ?x ?\d|\b2 (?:servers|nodes|pods|machines)\b"
 SPREAD = r"lengths \+-\s?(\d+) ?%"
 INSTANCES = r"(\d+)(?: colocated)? instances?(?:\(s\))?|\bDP ?=? ?(\d+)\b(?! attention)|(\d+) (?:replicas|pods)"
 LACKING = (
-    (r"\bEAGLE|\bMTP\b(?! off)|speculat(?!\w* off)|draft tokens|medusa", r"no (?:speculation|MTP|speculative)|without speculat", "speculative decoding"),
+    (r"medusa|draft model", None, "speculative decoding with its kind of drafts"),
     (r"DP\d* attention|DP attention|attn_dp|data.parallel attention", None, "data-parallel attention"),
     (r"\bEP ?=? ?([2-9]|\d\d)|expert.parallel|DeepEP", None, "expert parallelism of an engine"),
     (r"offload(?!\w* (?:off|false|none))|CPU cache|through pinned host|LMCache|HiCache", None, "KV cache in host memory"),
@@ -59,6 +59,11 @@ LACKING = (
     (r"KV fp8 but", None, "a KV type for each layer"),
     (r"(?:prefill|decode) only", None, "half of an engine alone"),
 )
+SPECULATES = r"\bEAGLE|\bMTP\b(?! off)|speculat(?!\w* off)|draft tokens"
+NO_SPECULATION = r"no (?:speculation|MTP|speculative)|without speculat"
+METHODS = ((r"\bMTP\b", "mtp"), (r"\bEAGLE", "eagle"), (r"n-?gram", "ngram"))  # the first match counts
+DRAFTS = r"(\d+) steps|(\d+) (?:draft )?tokens(?! a step)"  # SGLang's draft tokens are one more than its steps
+STEP_TOKENS = r"(\d+\.\d+) tokens a step|accept\w* length (\d+\.\d+)"
 # The first match counts. Scores are those of llm-d, whose names these are
 ROUTERS = (
     (r"rout\w*:? random", {"policy": "random"}),
@@ -250,6 +255,14 @@ def lengths_of(row: Row, words: str, before_answers: bool) -> dict:
     return {"prompt_tokens": length(prompt), "output_tokens": length(answer or LEAST_ANSWER)}
 
 
+def _speculation(words: str) -> dict:
+    method = next((method for pattern, method in METHODS if re.search(pattern, words, re.IGNORECASE)), None)
+    drafts, length = re.search(DRAFTS, words, re.IGNORECASE), re.search(STEP_TOKENS, words, re.IGNORECASE)
+    if not (method and drafts and length):
+        raise Unmapped("speculative decoding without its method, drafts and mean tokens of a step")
+    return {"method": method, "tokens": int(drafts[1] or drafts[2]), "synthetic_length": float(length[1] or length[2])}
+
+
 def options_of(row: Row, words: str) -> dict:
     """Keys of the workload that the row sets."""
     scheduler: dict = {}
@@ -265,6 +278,8 @@ def options_of(row: Row, words: str) -> dict:
     if "max_batched_tokens" in scheduler and "max_seqs" in scheduler:  # a request that runs has a token of the budget
         scheduler["max_seqs"] = min(scheduler["max_seqs"], scheduler["max_batched_tokens"])
     options: dict = {"scheduler": scheduler} if scheduler else {}
+    if re.search(SPECULATES, words, re.IGNORECASE) and not re.search(NO_SPECULATION, words, re.IGNORECASE):
+        options["speculation"] = _speculation(words)
     if re.search(r"enforce.?eager|\beager\b|without CUDA graphs|no CUDA graphs", words, re.IGNORECASE) or row.flag("enforce_eager"):
         options["cudagraph"] = {"mode": "none"}
     return options

@@ -95,6 +95,12 @@ SPECULATES = "sglang-0.5, trtllm-1.0, vllm-0.12, vllm-0.15, vllm-0.19"
      "eagle, mtp and draft"),
     ("{method: mtp, tokens: 2, acceptance: 0.5, draft_tp: 3}\n  instances: [{name: a, tp: 2}]", "6:68: error: workload.speculation.draft_tp: 3 is "
      "neither 1 nor the instance's tp, 2; accepted: one of them"),
+    ("{method: draft, tokens: 2, acceptance: 0.5, draft_model: /none.json}", "6:73: error: workload.speculation.draft_model: cannot read '/none.json': "
+     "No such file or directory"),
+    ("{method: mtp, tokens: 2, acceptance: 0.5, draft_vocab: 9}", "6:71: error: workload.speculation.draft_vocab: method mtp has none of its own; "
+     "accepted with method: eagle"),
+    ("{method: eagle, tokens: 2, acceptance: 0.5, draft_vocab: 9000}", "6:73: error: workload.speculation.draft_vocab: 9000 is more than the "
+     "vocabulary, 8192"),
     ("{method: ngram, tokens: 2, acceptance: 0.5}\n  engine: vllm-0.6", "6:16: error: workload.speculation: no speculative decoding is known of engine "
      "vllm-0.6; accepted with none, " + SPECULATES),
 ])

@@ -86,9 +86,21 @@ def test_loads_are_read_from_columns_or_words(columns, requests):
     assert workload(PAGE | columns)["requests"] == requests | {"prompt_tokens": 512, "output_tokens": 128}
 
 
+@pytest.mark.parametrize("extra, speculation", [
+    ("concurrency 8, EAGLE, 2 draft tokens, 1.89 tokens a step", {"method": "eagle", "tokens": 2, "synthetic_length": 1.89}),
+    ("concurrency 8; MTP 3 tokens, accept length 2.18", {"method": "mtp", "tokens": 3, "synthetic_length": 2.18}),
+    ("concurrency 8, EAGLE MTP 5 steps top-1 6 draft tokens, acceptance length 3.5", {"method": "mtp", "tokens": 5, "synthetic_length": 3.5}),
+    ("concurrency 8, no speculation", None),
+    ("concurrency 8, overlap scheduler, no MTP", None),
+])
+def test_speculation_is_read_from_words(extra, speculation):
+    assert workload(PAGE | {"extra": extra}).get("speculation") == speculation
+
+
 @pytest.mark.parametrize("columns, reason", [
     ({"extra": ""}, "no load is printed"),
-    ({"extra": "concurrency 8, EAGLE, 2 draft tokens"}, "speculative decoding is not modelled"),
+    ({"extra": "concurrency 8, EAGLE, 2 draft tokens"}, "speculative decoding without its method, drafts and mean tokens of a step"),
+    ({"extra": "concurrency 8, Medusa"}, "speculative decoding with its kind of drafts is not modelled"),
     ({"extra": "concurrency 8, DP8 attention"}, "data-parallel attention is not modelled"),
     ({"cpu_kv_offload": "True"}, "KV cache in host memory is not modelled"),
     ({"metric": "KV cache size"}, "is no latency or rate"),

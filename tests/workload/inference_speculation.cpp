@@ -238,6 +238,10 @@ BOOST_AUTO_TEST_CASE(drafts_take_memory_of_the_last_stage) {
   BOOST_TEST(mtp[3] - ngram[3] ==
              2 * (transformer::layer_parameters(model).total() + 2ull * model.hidden * model.hidden));
   BOOST_TEST(draft[3] - ngram[3] == 2 * transformer::total_parameters(model));
+  // EAGLE-3 has a head over a part of the vocabulary, which is smaller and its own.
+  const auto eagle = of("eagle"), smaller = of("eagle, draft_vocab: 1000");
+  BOOST_TEST((eagle == mtp));  // of a dense model
+  BOOST_TEST(smaller[3] - eagle[3] == 2 * 1000ull * model.hidden);
 }
 
 BOOST_AUTO_TEST_CASE(a_hit_loses_its_last_block_where_drafts_need_hidden_states) {

@@ -29,7 +29,7 @@ struct SpeculationSection {
   bool is_by_position = false;
   std::optional<double> synthetic_length;
   std::string draft_model;  ///< path of its config; "": none
-  std::optional<std::uint32_t> draft_tp;
+  std::optional<std::uint32_t> draft_tp, draft_vocab;
 };
 
 /// A draft that is always right would be no draft.
@@ -81,6 +81,10 @@ Record<SpeculationSection> speculation_record() {
         "ranks that divide the layers of eagle, mtp or draft: tp of the instance, or 1: each rank has all of it")
       .range(1, kMostRanks)
       .fallback("tp of the instance");
+  r.add("draft_vocab", &Section::draft_vocab,
+        "tokens that drafts of eagle can be; fewer than the vocabulary need a head of their own, as in EAGLE-3")
+      .range(1, 1 << 24)
+      .fallback("the vocabulary");
   return r;
 }
 
@@ -112,8 +116,6 @@ class Written {
     throw InputError(place(key), path_of(key) + ": " + what);
   }
   Origin place(const char* key) const { return place_of(source_.root, path_of(key)); }
-
- private:
   std::string path_of(const std::string& key) const {
     const std::string dot_key = key.empty() ? key : "." + key;
     const bool is_own =
@@ -121,6 +123,7 @@ class Written {
     return (is_own ? own_ : common_) + dot_key;
   }
 
+ private:
   const Source& source_;
   std::string common_, own_;
 };
@@ -158,16 +161,27 @@ void resolve_model(InstanceSpec& instance, const SpeculationSection& section, co
   const char* const method = kDraftMethodNames[static_cast<std::size_t>(speculation.method)];
   if (!section.draft_model.empty() && speculation.method != DraftMethod::draft)
     written.refuse("draft_model", std::string("method ") + method + " takes none; accepted with method: draft");
+  if (section.draft_vocab && speculation.method != DraftMethod::eagle)
+    written.refuse("draft_vocab",
+                   std::string("method ") + method + " has none of its own; accepted with method: eagle");
   switch (speculation.method) {
     case DraftMethod::ngram:
       if (section.draft_tp)
         written.refuse("draft_tp", "method ngram has no layers; accepted with eagle, mtp and draft");
       return;
-    case DraftMethod::eagle: speculation.model = eagle_model(setting.model); break;
+    case DraftMethod::eagle:
+      speculation.model = eagle_model(setting.model);
+      if (section.draft_vocab.value_or(0) > setting.model.vocab)
+        written.refuse("draft_vocab", std::to_string(*section.draft_vocab) + " is more than the vocabulary, " +
+                                          std::to_string(setting.model.vocab));
+      speculation.model.vocab = section.draft_vocab.value_or(setting.model.vocab);
+      speculation.has_own_head = speculation.model.vocab < setting.model.vocab;
+      break;
     case DraftMethod::mtp: speculation.model = mtp_model(setting.model); break;
     case DraftMethod::draft:
       if (section.draft_model.empty()) written.refuse("", "draft_model is required by method: draft");
-      speculation.model = load_model(section.draft_model, written.place("draft_model"), "", "").shape;
+      speculation.model =
+          load_model(section.draft_model, written.place("draft_model"), "", "", written.path_of("draft_model")).shape;
       if (speculation.model.vocab != setting.model.vocab)
         written.refuse("draft_model", "its vocabulary has " + std::to_string(speculation.model.vocab) +
                                           " tokens, that of the model " + std::to_string(setting.model.vocab) +

@@ -240,8 +240,8 @@ Record<ModelSection> model_record() {
 }
 
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
-                       const std::string& kv_dtype) {
-  ModelConfig config(parse_json(read_file(path, where, "model.config", kLongestConfig), path));
+                       const std::string& kv_dtype, const std::string& key) {
+  ModelConfig config(parse_json(read_file(path, where, key, kLongestConfig), path));
   config.refuse_features();
   LoadedModel model;
   if (!config.has(kQuantization)) read_quantization_beside(config, path, model.notes);

@@ -38,8 +38,9 @@ struct LoadedModel {
 
 /// Keys have the meaning of the transformers library's class for the model_type; absent keys have its defaults.
 /// @param dtype, kv_dtype  override the config's torch_dtype; "": as in the config (kv_dtype: same as dtype)
+/// @param key  that names the file
 /// @throws InputError at the position in the config, or at `where` if the file cannot be read
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
-                       const std::string& kv_dtype);
+                       const std::string& kv_dtype, const std::string& key = "model.config");
 
 }  // namespace railyard::scenario

@@ -12,6 +12,7 @@ DraftMemory draft_memory(const Speculation& speculation) {
   const transformer::Stage all{model.layers, has_ends, has_ends, 0};
   DraftMemory memory{rank_weight_bytes(model, all, speculation.tp), kv_bytes_per_token(model, all, speculation.tp)};
   if (speculation.joins_hidden_state) memory.weights += 2 * hidden_bytes(model, model.hidden);
+  if (speculation.has_own_head) memory.weights += hidden_bytes(model, model.vocab) / speculation.tp;
   return memory;
 }
 

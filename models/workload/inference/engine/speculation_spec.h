@@ -42,6 +42,7 @@ struct Speculation {
   bool draft_graphs = false;  ///< as in SpeculationRules
   /// A product joins the embedding with the hidden state of the pass before: eagle, mtp.
   bool joins_hidden_state = false;
+  bool has_own_head = false;  ///< eagle: over a part of the vocabulary
 
   bool has_model() const { return model.layers > 0; }
 };
