@@ -26,6 +26,7 @@ try:
     from lib.yaml_source import InputError
     from loading import cost, objectives, page, result, runs, scenario, search
     from loading.judgement import Load
+    from reporting import figures
     from sweeping import whole
 except ImportError as missing:
     sys.exit(f"load.py: error: {missing}; it needs the Debian package python3-yaml")
@@ -96,6 +97,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--price", type=price, action="append", default=[], metavar="GPU=PER_HOUR",
                         help="price of a GPU for an hour, in any currency: adds the cost of a million tokens; repeatable")
     parser.add_argument("--no-page", action="store_true", help="write no load.html, and do not run what only the page shows")
+    parser.add_argument("--figures", type=pathlib.Path, metavar="DIR", help="also write every chart as an SVG file")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="folder for all results (default: ./out/load_ and the name of the scenario)")
     parser.add_argument("--workers", type=positive, metavar="N", help="parallel processes (default: number of processors), or tasks of a cluster")
     parser.add_argument("--backend", type=whole.backend, default="local", metavar="local|slurm|COMMAND", help="where runs run, as for sweep.py")
@@ -153,6 +155,8 @@ def load(options: argparse.Namespace) -> int:
     if not options.no_page:
         found.observe(runner_of)
         result.write(options.out / "load.html", page.text(found))
+    if options.figures:
+        figures.draw_all(page.charts(found), options.figures)
     result.write(options.out / "load.json", found.json_text())
     result.write(options.out / "load.csv", found.csv_text())
     print(found.json_text() if options.json else found.text(), end="")

@@ -49,19 +49,19 @@ def _limit_of(found: Result, quantity: str) -> float | None:
 
 def _curves(found: Result) -> list[Chart]:
     place = found.knee.rate_per_s if found.knee else None
-    charts: list[Chart] = []
+    drawn: list[Chart] = []
     for quantity, name in SHOWN_TIMES.items():
         loads = [(load, times) for load in found.loads if (times := load.times(quantity))]
         lines = [Line(f"p{p}", [Dot(load.rate_per_s, percentile(times, p), None) for load, times in loads]) for p in DRAWN]
         if loads:
-            charts.append(Lines(f"curve-{quantity}", f"{name} against the rate", RATE, f"{name}_s", lines, True, _limit_of(found, quantity), place,
+            drawn.append(Lines(f"curve-{quantity}", f"{name} against the rate", RATE, f"{name}_s", lines, True, _limit_of(found, quantity), place,
                                 note="Percentiles of the requests that arrive while the service is neither filling nor emptying."))
     served = [(load.rate_per_s, value) for load in found.loads if (value := load.mean("middle.request_rate_per_s")) is not None]
     lines = [Line("within the limits (goodput)", [Dot(load.rate_per_s, load.rate_per_s * load.within, None) for load in found.loads])]
     if served:
         lines.append(Line("served", [Dot(rate, value, None) for rate, value in served]))
-    charts.append(Lines("curve-goodput", "Goodput against the rate", RATE, "requests/s ", lines, False, None, place))
-    return charts
+    drawn.append(Lines("curve-goodput", "Goodput against the rate", RATE, "requests/s ", lines, False, None, place))
+    return drawn
 
 
 def _parts(load: Load) -> dict[str, float]:
@@ -82,7 +82,7 @@ def _ttft_parts(found: Result) -> list[Chart]:
 
 def _distributions(found: Result) -> list[Chart]:
     shown = {rate for rate, _ in found.observed}
-    charts: list[Chart] = []
+    drawn: list[Chart] = []
     for quantity, name in SHOWN_TIMES.items():
         lines = []
         for load in found.loads:
@@ -90,32 +90,32 @@ def _distributions(found: Result) -> list[Chart]:
                 percents = [100 * (i + 0.5) / CURVE_POINTS for i in range(CURVE_POINTS)] + [99.0, 99.9]
                 lines.append(Line(f"{load.rate_per_s:g} {RATE}", [Dot(percentile(times, p), p, None) for p in sorted(percents)]))
         if lines:
-            charts.append(Lines(f"cdf-{quantity}", f"Distribution of {name}", f"{name}_s", "% of requests", lines,
+            drawn.append(Lines(f"cdf-{quantity}", f"Distribution of {name}", f"{name}_s", "% of requests", lines,
                                 note="The share of requests with at most this time."))
-    return charts
+    return drawn
 
 
 def _over_time(found: Result) -> list[Chart]:
     series = [(rate, batches.read(folder / batches.FILE)) for rate, folder in found.observed]
-    charts: list[Chart] = []
+    drawn: list[Chart] = []
     for key, (title, unit) in SERIES.items():
         lines = [Line(f"{rate:g} {RATE}", [Dot(at, value, None) for at, value in of_rate[key]]) for rate, of_rate in series if of_rate[key]]
         if lines:
-            charts.append(Lines(f"time-{key}", f"{title} over time", "time_s", unit, lines,
+            drawn.append(Lines(f"time-{key}", f"{title} over time", "time_s", unit, lines,
                                 note="Mean of all batches within equal parts of the run, of the first seed. With several instances, their sum."))
-    return charts
+    return drawn
 
 
 def _why(found: Result) -> list[Chart]:
     if not found.explained:
         return []
     rate, folder = found.explained
-    charts = [chart for chart in causes(folder) if chart.path.metric in ("ttft_s", "tpot_s")]
-    for chart in charts:
+    shown = [chart for chart in causes(folder) if chart.path.metric in ("ttft_s", "tpot_s")]
+    for chart in shown:
         name = chart.path.metric.removesuffix("_s").upper()
         chart.title = f"What limits {name} at {rate:g} {RATE}"
         chart.table_open = False
-    return charts
+    return shown
 
 
 def _tiles(found: Result) -> Element | None:
@@ -146,14 +146,18 @@ def _head(found: Result) -> Element:
                        ("Railyard", f"{flat.get('simulator.version', '')} {flat.get('simulator.commit', '')}".strip())])
 
 
+def charts(found: Result) -> list[Chart]:
+    every = [*_curves(found), *_ttft_parts(found), *_why(found), *_distributions(found), *_over_time(found)]
+    return [chart for chart in every if _is_drawable(chart)]
+
+
 def text(found: Result) -> str:
     title = f"Load of {summaries.title(found.loads[0].runs[0].summary)}"
     main = element("main", element("h1", title), element("p", found.answer()), _tiles(found), _head(found), id="main")
     head, rows = found.table()
-    charts = [*_curves(found), *_ttft_parts(found), *_why(found), *_distributions(found), *_over_time(found)]
     note = "A load holds if the requests tell so with certainty; (open): they do not tell, and the mean counts. requests: runs x requests of each."
     table = section("loads", "Loads", element("p", note, class_="note"), text_table("Loads, table", head, rows))
-    return document(title, main, [table, *(chart_section(chart) for chart in charts if _is_drawable(chart))])
+    return document(title, main, [table, *map(chart_section, charts(found))])
 
 
 def _is_drawable(chart: Chart) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 
 from . import draw, draw_lines, draw_run
@@ -31,6 +32,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 MOST_ROWS = 5000
+MOST_ON_A_LINE = 80  # characters of a text in a table
+UNITS_OF_CELLS = ("s", "ms", "us", "ns", "%", "x", "tokens")
 FIRST_METRICS = (
     "ttft_s",
     "tpot_s",
@@ -260,11 +263,17 @@ def render(
     return document(subject.title, main, sections)
 
 
+def _is_number(cell: str) -> bool:
+    """Numbers with units, or nothing."""
+    return all(word in UNITS_OF_CELLS or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?", word) for word in re.split("[ ,]+", cell) if word)
+
+
 def text_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
-    """A table of texts that scrolls if it is wider than the page. Columns that begin with a number are on the right."""
-    texts = [not any(row[i][:1].isdigit() for row in rows) for i in range(len(head))]
+    """A table of texts that scrolls if it is wider than the page. Columns of numbers are on the right; long texts have several lines."""
+    texts = [not all(_is_number(row[i]) for row in rows) for i in range(len(head))]
     names = element("tr", *(element("th", name, scope="col", class_="text" if text else None) for name, text in zip(head, texts)))
-    body = [element("tr", *(element("td", cell, class_="text" if text else None) for cell, text in zip(row, texts))) for row in rows]
+    looks = [[("error" if len(cell) > MOST_ON_A_LINE else "text") if text else None for cell, text in zip(row, texts)] for row in rows]
+    body = [element("tr", *(element("td", cell, class_=look) for cell, look in zip(row, of_row))) for row, of_row in zip(rows, looks)]
     return _scrolled(caption, element("table", element("thead", names), element("tbody", *body)))
 
 

@@ -99,7 +99,7 @@ class Decision:
 
     def question(self) -> str:
         limits = ", ".join(objective.text for objective in self.objectives)
-        return f"{pathlib.Path(self.traffic.model).stem}, {self.traffic.rate_per_s:g} requests/s, prompts {self.traffic.prompt}, answers {self.traffic.output} tokens; {limits}"
+        return f"{pathlib.Path(self.traffic.model).stem}, {self.traffic.rate_per_s:g} requests/s, prompts {_lengths(self.traffic.prompt)}, answers {_lengths(self.traffic.output)} tokens; {limits}"
 
     def sentence(self) -> str:
         best = self.best()
@@ -174,3 +174,8 @@ class Decision:
                 lines.append(Line(f"{shape.label} on {kind.gpu}", sorted(dots, key=lambda dot: dot.x)))
         note = "One instance at rising rates, from short runs; loads without a steady state are left out."
         return [Lines("front", "Throughput of a GPU against interactivity", "tokens/s/user", "output tokens/s/GPU", lines, note=note)] if lines else []
+
+
+def _lengths(lengths: object) -> str:
+    """`1180`, or `lognormal mean 1180 cv_ratio 0.86`."""
+    return " ".join(f"{key} {_lengths(value)}" for key, value in lengths.items()) if isinstance(lengths, dict) else str(lengths)
