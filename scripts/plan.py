@@ -85,6 +85,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="tp_across_servers: also tensor parallelism over servers; gtp: also matrices that are divided among up to all GPUs of a server; repeatable")
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
     parser.add_argument("--memory-limit", type=ratio, default=1.0, metavar="RATIO", help="share of a GPU's memory that a mapping may use (default 1)")
+    parser.add_argument("--price", type=serving.amount, metavar="PER_HOUR", help="price of a GPU for an hour, in any currency: adds the cost of a million tokens")
     parser.add_argument("--no-what-if", action="store_true", help="do not simulate what would change the decision")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", default=pathlib.Path("out", "plan"), help="folder for all results (default ./out/plan)")
     parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
@@ -209,7 +210,7 @@ def plan(options: argparse.Namespace) -> int:
                   if any(key in settings for key in simulate.OF_WORKLOAD)}
         collectives.keep()
         what_if = runs.what_if(done, changes, others | {simulate.MEMORY_CHANGE: candidates.fits_into(simulate.MEMORY_FACTOR)})
-    result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if)
+    result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if, options.price)
     (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
     (options.out / "decision.html").write_text(result.html(), encoding="utf-8")
     with open(options.out / "plan.csv", "w", encoding="utf-8", newline="") as file:

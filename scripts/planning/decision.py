@@ -46,6 +46,7 @@ class Decision:
     done: dict[Mapping, Run]  # the fastest first
     references: list[tuple[str, Mapping]]
     what_if: dict[str, list[Run]]
+    price_per_hour: float | None = None  # of a GPU
 
     @property
     def runs(self) -> list[Run]:
@@ -72,11 +73,16 @@ class Decision:
         return (f"Fastest of the simulated mappings: {run.mapping.label}, dp {run.mapping.dp(self.question)}: a step of {duration(run.step_s)}, "
                 f"{metrics['tokens_per_s_per_gpu']:.0f} tokens/s on each GPU, MFU {100 * metrics['mfu']:.1f} %.{split}")
 
+    def cost(self, run: Run) -> float | None:
+        """Of a million tokens."""
+        return None if self.price_per_hour is None else self.price_per_hour / 3600 * 1e6 / run.metrics["tokens_per_s_per_gpu"]
+
     # -- tables: a head, then rows
 
     def simulated(self) -> Rows:
         names = {mapping: name for name, mapping in self.references}
         rows = [["mapping", "dp", "step", "tokens/s/GPU", "MFU", "memory", "bubble", "exposed", "host", "limits", "estimate", "also known as"]]
+        rows[0][4:4] = ["per 1M tokens"] if self.price_per_hour else []
         for run in self.runs:
             metrics = run.metrics
             exposed = ", ".join(f"{traffic} {100 * value / run.step_s:.1f} %" for traffic, value in exposed_of(run).items())
@@ -84,6 +90,7 @@ class Decision:
             rows.append([run.mapping.label, str(run.mapping.dp(self.question)), duration(run.step_s), f"{metrics['tokens_per_s_per_gpu']:.0f}",
                          f"{100 * metrics['mfu']:.1f} %", f"{GB * metrics['memory.peak_bytes']:.1f} GB", f"{100 * metrics['bubble_fraction']:.1f} %",
                          exposed, f"{100 * metrics['host_s'] / run.step_s:.1f} %", limits(run), f"{100 * error:+.1f} %", names.get(run.mapping, "")])
+            rows[-1][4:4] = [f"{self.cost(run):.3g}"] if self.price_per_hour else []
         return rows
 
     def too_slow(self) -> int:
@@ -190,7 +197,8 @@ class Decision:
 
     def json(self) -> dict:
         def one(run: Run) -> dict:
-            return {"mapping": asdict(run.mapping) | {"dp": run.mapping.dp(self.question)}, "step_s": run.step_s,
+            spent = {"cost_per_million_tokens": self.cost(run)} if self.price_per_hour else {}
+            return spent | {"mapping": asdict(run.mapping) | {"dp": run.mapping.dp(self.question)}, "step_s": run.step_s,
                     "estimate_s": self.candidates.seconds(run.mapping), "metrics": run.metrics, "directory": str(run.directory)}
         estimates = [self.candidates.seconds(run.mapping) for run in self.runs]
         errors = [estimate / run.step_s - 1 for estimate, run in zip(estimates, self.runs)]

@@ -46,7 +46,7 @@ def _price(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _amount(text: str) -> float:
+def amount(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -80,7 +80,7 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--gpus", required=True, metavar="GPU,GPU,...", help="GPU datasheets, or the beginning of one name each")
     parser.add_argument("--prompt", type=_lengths, required=True, metavar="N|DIST", help="tokens of a prompt: a number, or a distribution as in a scenario")
     parser.add_argument("--output", type=_lengths, required=True, metavar="N|DIST", help="tokens of an answer")
-    parser.add_argument("--rate", type=_amount, required=True, metavar="R", help="requests per second")
+    parser.add_argument("--rate", type=amount, required=True, metavar="R", help="requests per second")
     parser.add_argument("--slo", type=_objectives, required=True, metavar="METRIC=LIMIT,...", help="objectives, as for load.py")
     parser.add_argument("--engine", default=ENGINE, metavar="NAME", help=f"serving engine (default {ENGINE})")
     parser.add_argument("--kv-dtype", metavar="TYPE", help="number format of KV (default: the model's)")
@@ -88,7 +88,7 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pp", type=_sizes, default=(1,), metavar="N,N", help="pipeline parallel sizes to try (default 1)")
     parser.add_argument("--no-divided", action="store_true", help="leave out prefill and decode on different instances")
     parser.add_argument("--price", type=_price, action="append", default=[], metavar="GPU=PER_HOUR", help="price of a GPU for an hour; repeatable, for all of --gpus")
-    parser.add_argument("--budget", type=_amount, metavar="PER_HOUR", help="the most that a fleet may cost in an hour; needs --price")
+    parser.add_argument("--budget", type=amount, metavar="PER_HOUR", help="the most that a fleet may cost in an hour; needs --price")
     parser.add_argument("--max-gpus", type=positive, default=MOST_GPUS, metavar="N", help=f"largest fleet (default {MOST_GPUS})")
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"fleets to simulate, by the estimate (default {TOP})")
     parser.add_argument("--seeds", type=positive, default=SEEDS, metavar="N", help=f"runs of each load (default {SEEDS})")

@@ -161,13 +161,14 @@ def test_published_mappings_are_simulated_where_their_gpus_divide_the_machine(gp
 
 def test_the_winner_is_that_of_all_mappings(tmp_path):
     fixed = [f"--fix={axis}" for axis in ("cp=1", "recompute=none", "zero_stage=1", "micro_batch=1", "virtual_stages=1", "schedule=1f1b")]
-    chosen, whole = (planned_with_fluid_rates(tmp_path, *fixed, "--no-what-if", "--json", "--top", top) for top in (4, 100))
+    chosen, whole = (planned_with_fluid_rates(tmp_path, *fixed, "--no-what-if", "--json", "--price", "3.6", "--top", top) for top in (4, 100))
     assert chosen.returncode == whole.returncode == 0, whole.stderr
     chosen, whole = json.loads(chosen.stdout), json.loads(whole.stdout)
     assert whole["counts"]["simulated"] >= whole["counts"]["fit"] > 3
     assert chosen["winner"]["step_s"] <= 1.02 * whole["winner"]["step_s"]
     assert whole["rank_correlation"] >= 0.95
     assert {run["mapping"]["tp"] for run in chosen["simulated"]} == {run["mapping"]["tp"] for run in whole["simulated"]}
+    assert chosen["winner"]["cost_per_million_tokens"] == pytest.approx(1000 / chosen["winner"]["metrics"]["tokens_per_s_per_gpu"])  # 0.001 a second
     assert chosen["winner"]["step_s"] == min(run["step_s"] for run in chosen["simulated"])
     for run_of_plan in whole["simulated"]:
         assert run_of_plan["estimate_s"] == pytest.approx(run_of_plan["step_s"], rel=0.06)
@@ -193,6 +194,7 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
     (["--fix", "tp=x"], "plan.py: error: --fix tp=x: not a value of tp; accepted: 1, 2, 4, 8"),
     (["--fix", "tp=3"], "plan.py: error: no mapping is legal; refused: "),
     (["--batch", "7", "--fix", "tp=1", "--fix", "pp=1"], "plan.py: error: no mapping is legal; refused: "),
+    (["--price", "0"], "plan.py: error: argument --price: '0' is not a number above 0"),
     (["--batch", "0"], "plan.py: error: argument --batch: '0' is not an integer of at least 1"),
     (["--seq", "4000000", "--fix", "micro_batch=1", "--fix", "cp=1", "--fix", "zero_stage=1"], "plan.py: error: no mapping fits in memory; "),
     (["--gpu", "H1000"], "plan.py: error: machine.groups.node.gpu: no datasheet 'H1000'; shipped: "),
