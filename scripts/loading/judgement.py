@@ -11,6 +11,7 @@ the objectives are kept: then it has to run longer. A load whose objectives are 
 requests find more of it occupied.
 """
 
+import functools
 import itertools
 import math
 import statistics
@@ -151,7 +152,7 @@ class Load:
     def _certain(run: Run) -> bool:
         return bool(run.metrics.get("growth.is_certain"))
 
-    @property
+    @functools.cached_property
     def filling_factor(self) -> float:
         """How many times longer the runs must be so that the service fills in the part of the arrivals' time that is left out."""
         return max(percentile(sorted(run.requests.of("e2e")), FILLING) / max(MIDDLE[0] * run.requests.span_s, 1e-9) for run in self.runs)
@@ -162,7 +163,7 @@ class Load:
         mean = statistics.fmean(statistics.fmean(run.requests.of("e2e")) for run in self.runs)
         return self.rate_per_s * mean < 0.02
 
-    @property
+    @functools.cached_property
     def verdict(self) -> Verdict:
         verdicts = {finding.verdict for finding in self.findings}
         if Verdict.BROKEN in verdicts:

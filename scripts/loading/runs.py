@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lib import request_times, runner
+from lib import request_times
 from sweeping import whole
 from sweeping.plan import Sweep
 from sweeping.store import Outcome, Store
@@ -96,7 +96,3 @@ class Runs:
                     raise Failed(f"{name}: {outcome.error or 'is missing'}")
                 found[name] = store.points / job.id, outcome
         return found
-
-
-def workers() -> int:
-    return runner.WORKERS

@@ -128,7 +128,7 @@ FAST = ("--seeds", 2, "--most-requests", 800, "--precision", 0.1, "--workers", 2
 
 
 def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(queue):
-    command = ("--slo", "ttft_p90_s=0.3", "--find-max", "--price", "H100-SXM5-80GB=2.5", "--seeds", 1, "--most-requests", 400, "--precision", 0.1, "--workers", 2)
+    command = ("--slo", "ttft_p90_s=0.3", "--find-max", "--price", "H100-SXM5-80GB=2.5", "--seeds", 1, "--most-requests", 400, "--precision", 0.3, "--workers", 2)
     first = queue.run(*command, "--json")
     assert first.returncode == 0, first.stderr
     runs, names = queue.runs(), ("load.html", "load.json", "load.csv")

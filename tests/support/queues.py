@@ -93,7 +93,7 @@ def wait_above(rate, service_s, servers, services):
     """The share of requests of an M/D/c queue that wait longer than so many services. Then at least (services + 1) * c requests are in the system:
     each server ends one of them in each service time (Crommelin 1932)."""
     mean = rate * service_s
-    size = (services + 1) * servers + 60 * servers
+    size = (services + 1) * servers + 30 * servers
     arrivals = [math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(size)]
     states = [1.0] + [0.0] * (size - 1)
     for _ in range(4000):
@@ -109,7 +109,7 @@ def wait_above(rate, service_s, servers, services):
 def largest_rate(service_s, servers, services, allowed):
     """The rate at which this share of the requests of an M/D/c queue waits longer than so many services."""
     low, high = 0.0, servers / service_s
-    for _ in range(12):
+    for _ in range(10):
         rate = (low + high) / 2
         low, high = (rate, high) if wait_above(rate, service_s, servers, services) <= allowed else (low, rate)
     return low
