@@ -84,8 +84,8 @@ std::vector<Time> MachineEvents::gpu_changes() const {
   return instants;
 }
 
-bool MachineEvents::only_left() const {
-  const std::size_t left = slowings_left_ + fabric_.faults().pending();
+bool MachineEvents::only_left(std::size_t of_workload) const {
+  const std::size_t left = slowings_left_ + fabric_.faults().pending() + of_workload;
   return left != 0 && left == fabric_.calendar().pending();
 }
 

@@ -25,7 +25,8 @@ class MachineEvents : private transport::CalendarClient {
   explicit MachineEvents(Simulation& simulation);
 
   /// True if only events of the scenario are left on the calendar: then they cannot affect anything.
-  bool only_left() const;
+  /// @param of_workload  such events of the workload
+  bool only_left(std::size_t of_workload) const;
   /// Links whose rates change, and whether links fail.
   const std::vector<transport::LinkEnd>& changed_links() const { return changed_links_; }
   bool fail_links() const { return fail_links_; }

@@ -110,7 +110,7 @@ Simulation::~Simulation() = default;
 void Simulation::run(std::function<bool(Time)> hook) {
   fabric_->calendar().set_instant_hook([this, hook = std::move(hook), last = Time()](Time now) mutable {
     // After undeliverable bytes, the run has no further results.
-    if (events_->only_left() || fabric_->recovery().undeliverable()) {
+    if (events_->only_left(workload_->events_left()) || fabric_->recovery().undeliverable()) {
       end_ = last;
       return false;
     }

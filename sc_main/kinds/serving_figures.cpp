@@ -24,6 +24,14 @@ void add(RankTimes& sum, const RankTimes& times, double weight) {
   sum.occupied_s += weight * times.occupied_s;
 }
 
+void add_to(ServingPeriods& periods, const Served& served, double ttft, double tpot) {
+  ServingPeriods::Period& period = periods.at(served.request.arrival);
+  period.ttft.add(ttft);
+  if (served.request.output_tokens > 1) period.tpot.add(tpot);
+  const std::vector<Time>& tokens = served.times.tokens;
+  for (std::size_t i = 1; i < tokens.size(); ++i) periods.at(tokens[i]).itl.add((tokens[i] - tokens[i - 1]).seconds());
+}
+
 }  // namespace
 
 void ServingFigures::on_served(std::uint32_t, const Served& served) {
@@ -44,7 +52,12 @@ void ServingFigures::on_served(std::uint32_t, const Served& served) {
     }
     instance.ttft.add(first);
     if (output > 1) instance.tpot.add(per_token);
+    if (periods.has_events()) add_to(instance.periods, served, first, per_token);
   }
+  if (periods.has_events()) add_to(periods, served, first, per_token);
+  restarts += served.restarts;
+  lost_tokens += served.lost_tokens;
+  repeated_tokens += served.repeated_tokens;
   ttft.add(first);
   ttft_admitted.add((t.first_token - served.prefill_begun()).seconds());
   if (output > 1) tpot.add(per_token);
@@ -84,9 +97,12 @@ void ServingFigures::on_kv_moved(const workload::inference::KvMoved& moved) {
 }
 
 ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
-                               const std::vector<std::uint32_t>& kv_blocks)
+                               const std::vector<std::uint32_t>& kv_blocks,
+                               const std::optional<ServingPeriods::During>& during)
     : slo(spec.slo),
       is_paged(!spec.instances.front().whole),
+      periods(during),
+      has_changes(!spec.changes.empty()),
       has_sessions(spec.has_sessions),
       is_decider_asked(spec.router.keeps_prompt.rule != workload::inference::PromptRule::none),
       has_speculation(std::any_of(spec.instances.begin(), spec.instances.end(),
@@ -98,6 +114,7 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
     // Each attention replica has as many blocks, one of them reserved.
     const std::uint32_t replicas = spec.instances[i].mapping.dp;
     instances[i].kv_blocks = kv_blocks[i] > 0 ? replicas * (kv_blocks[i] - 1) + 1 : 0;
+    instances[i].periods = ServingPeriods(during);
   }
 }
 
@@ -148,6 +165,7 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
             1.0 / instances[i].ranks_of_stage);
     }
   }
+  loaded_weight_bytes = static_cast<double>(service.loaded_weights());
   prefill_window_s = service.prefill_window().seconds();
   is_done = service.api_server().done();
   end_s = now.seconds();

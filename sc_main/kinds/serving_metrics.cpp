@@ -97,6 +97,23 @@ Value of_growth(const F& f, Value (*figure)(const LoadGrowth&)) {
   return growth ? figure(*growth) : Value();
 }
 
+/// Of the periods before, during and after events, of those that have a request; nothing without events.
+template <typename FigureOf>
+Value by_period(const ServingPeriods& periods, FigureOf figure) {
+  if (!periods.has_events()) return {};
+  Value all = Value::empty_group();
+  for (std::size_t i = 0; i < ServingPeriods::kPeriods; ++i)
+    if (const ServingPeriods::Period& period = periods.all()[i]; period.ttft.count() > 0)
+      all[ServingPeriods::kNames[i]] = figure(period);
+  return all;
+}
+Value arrivals(const ServingPeriods::Period& period) { return static_cast<std::uint64_t>(period.ttft.count()); }
+Value ttft_p99(const ServingPeriods::Period& period) { return period.ttft.percentile(0.99); }
+Value tpot_p99(const ServingPeriods::Period& period) { return period.tpot.percentile(0.99); }
+Value itl_p99(const ServingPeriods::Period& period) { return period.itl.percentile(0.99); }
+/// Nothing, if no instance changes.
+Value of_changes(const F& f, Value value) { return f.has_changes ? value : Value(); }
+
 /// Largest / mean, over the instances that compute prompts; nothing, if there is one.
 Value imbalance(const F& f, std::uint64_t F::Instance::*amount) {
   double most = 0, sum = 0, count = 0;
@@ -325,6 +342,23 @@ const Metrics<ServingFigures>& serving_metrics() {
       {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
       {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
        [](const F& f) { return of_prefill(f, bubbles); }},
+      {"by_period.requests.[period]", "",
+       "`events`: requests that arrive before the first event, during (until the last one), and after",
+       [](const F& f) { return by_period(f.periods, arrivals); }},
+      {"by_period.ttft_p99_s.[period]", "s", "their time to first token, 99th percentile",
+       [](const F& f) { return by_period(f.periods, ttft_p99); }},
+      {"by_period.tpot_p99_s.[period]", "s", "their time per output token",
+       [](const F& f) { return by_period(f.periods, tpot_p99); }},
+      {"by_period.itl_p99_s.[period]", "s", "time between tokens, of tokens that come in the period",
+       [](const F& f) { return by_period(f.periods, itl_p99); }},
+      {"restarts.count", "", "instances that change: how often a request was lost with an instance and began again",
+       [](const F& f) { return of_changes(f, f.restarts); }},
+      {"restarts.lost_tokens", "", "tokens of these requests whose KV was lost",
+       [](const F& f) { return of_changes(f, f.lost_tokens); }},
+      {"restarts.recomputed_tokens", "", "of these, not found in the prefix index where the request began again",
+       [](const F& f) { return of_changes(f, f.repeated_tokens); }},
+      {"loaded_weight_bytes", "B", "weights that instances which joined have loaded, over all ranks",
+       [](const F& f) { return of_changes(f, f.loaded_weight_bytes); }},
       {"imbalance.requests", "ratio",
        "several instances that compute prompts: requests of the instance with most / mean of these instances",
        [](const F& f) { return imbalance(f, &F::Instance::requests); }},
@@ -336,6 +370,18 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.ttft.mean(); }); }},
       {"instances.[instance].tpot_s", "s", "their time per output token, mean",
        [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.tpot.mean(); }); }},
+      {"instances.[instance].by_period.ttft_p99_s.[period]", "s", "as `by_period`, of the requests that visited it",
+       [](const F& f) {
+         return !f.periods.has_events()
+                    ? Value()
+                    : of_each(f, [](const F::Instance& i) -> Value { return by_period(i.periods, ttft_p99); });
+       }},
+      {"instances.[instance].by_period.tpot_p99_s.[period]", "s", "the same of their time per output token",
+       [](const F& f) {
+         return !f.periods.has_events()
+                    ? Value()
+                    : of_each(f, [](const F::Instance& i) -> Value { return by_period(i.periods, tpot_p99); });
+       }},
       {"instances.[instance].prefix_hit_ratio", "ratio",
        "share of the tokens of prompts that started there which the prefix index had",
        [](const F& f) { return of_each(f, prefix_hits); }},

@@ -7,6 +7,7 @@
 
 #include "sc_main/distribution.h"
 #include "sc_main/kinds/serving_load.h"
+#include "sc_main/kinds/serving_periods.h"
 #include "sc_main/metric.h"
 #include "workload/inference/service/service.h"
 
@@ -18,7 +19,9 @@ inline double share_of(double amount, double of) { return of > 0 ? amount / of :
 class ServingFigures : public workload::inference::ServiceSink {
  public:
   /// @param kv_blocks  of each instance, including the reserved block
-  ServingFigures(const workload::inference::ServingSpec& spec, const std::vector<std::uint32_t>& kv_blocks);
+  /// @param during     the events of the scenario
+  ServingFigures(const workload::inference::ServingSpec& spec, const std::vector<std::uint32_t>& kv_blocks,
+                 const std::optional<ServingPeriods::During>& during);
 
   void on_served(std::uint32_t request, const workload::inference::Served& served) override;
   void on_kv_moved(const workload::inference::KvMoved& moved) override;
@@ -49,6 +52,10 @@ class ServingFigures : public workload::inference::ServiceSink {
   Distribution ttft_admitted;  ///< from the first kernel of the request's first batch
   Distribution decode_start;   ///< from arrival to the first batch of the instance with the answer
   TimeHistogram itl;
+  ServingPeriods periods;
+  const bool has_changes;  ///< instances are drained, fail or join
+  std::uint64_t restarts = 0, lost_tokens = 0, repeated_tokens = 0;
+  double loaded_weight_bytes = 0;
   std::array<TimeSum, workload::inference::kTtftParts> ttft_parts;
   Time first_arrival = Time::max(), last_arrival, last_token;
   WorkBins work;
@@ -80,6 +87,7 @@ class ServingFigures : public workload::inference::ServiceSink {
     std::uint32_t kv_blocks = 0;  ///< including the reserved block
     std::uint64_t requests = 0;   ///< that have visited it
     Distribution ttft, tpot;      ///< of these
+    ServingPeriods periods;
     std::uint32_t peak_blocks = 0;
     std::uint64_t iterations = 0;
     std::uint64_t tokens = 0;                           ///< in its batches

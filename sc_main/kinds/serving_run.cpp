@@ -61,6 +61,20 @@ std::string ServingRun::gpus_text(const InstanceSpec& instance) const {
   return text;
 }
 
+namespace {
+
+/// From the first event of the scenario to the last one; none without events.
+std::optional<ServingPeriods::During> period_of_events(const Scenario& scenario) {
+  std::vector<Time> instants;
+  for (const MachineEvent& event : scenario.events) instants.push_back(event.at);
+  for (const auto& change : scenario.spec<workload::inference::ServingSpec>().changes) instants.push_back(change.at);
+  if (instants.empty()) return {};
+  const auto [first, last] = std::minmax_element(instants.begin(), instants.end());
+  return ServingPeriods::During{*first, *last};
+}
+
+}  // namespace
+
 ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
     : WorkloadRun(scenario, machine, executor) {
   std::vector<workload::inference::Service::Placed> placed;
@@ -84,7 +98,7 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     for (const GpuId id : gpus) placed.back().host.memories.push_back(machine_.host_of(id).window());
   }
   service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), placed, executor_);
-  figures_ = std::make_unique<ServingFigures>(spec(), blocks_);
+  figures_ = std::make_unique<ServingFigures>(spec(), blocks_, period_of_events(scenario));
   service_->add_sink(*figures_);
 }
 
@@ -146,6 +160,11 @@ std::vector<std::string> ServingRun::blocked() {
   return lines;
 }
 
+bool ServingRun::can_lose() const {
+  return std::any_of(spec().changes.begin(), spec().changes.end(),
+                     [](const auto& change) { return change.what == workload::inference::InstanceChange::What::fail; });
+}
+
 std::vector<RouteOfInterest> ServingRun::routes() {
   std::vector<RouteOfInterest> routes;
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
@@ -190,6 +209,10 @@ std::vector<TrafficClass> ServingRun::classes() const {
   std::vector<TrafficClass> all = WorkloadRun::classes();
   const auto has_replicas = [](const InstanceSpec& i) { return i.mapping.dp > 1; };
   if (std::any_of(spec().instances.begin(), spec().instances.end(), has_replicas)) all.push_back(TrafficClass::ep);
+  const auto joins = [](const workload::inference::InstanceChange& change) {
+    return change.what == workload::inference::InstanceChange::What::join;
+  };
+  if (std::any_of(spec().changes.begin(), spec().changes.end(), joins)) all.push_back(TrafficClass::weights);
   return all;
 }
 

@@ -28,6 +28,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
     return is_paged() ? static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes()) : gpu.hbm().capacity();
   }
   bool done() const override { return service_->api_server().done(); }
+  std::size_t events_left() const override { return done() ? service_->changes_left() : 0; }
   bool complete() const override { return done() && service_->api_server().refused() == 0; }
   std::string progress() const override;
   double done_ratio() const override;
@@ -64,6 +65,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   const gpu::GpuDatasheet& gpu(const InstanceSpec& instance) const {
     return scenario_.machine.groups[instance.group].gpu;
   }
+  /// Whether instances can lose requests.
+  bool can_lose() const;
   bool is_paged() const { return !spec().instances.front().whole; }
   /// Whether there are several instances for a part of requests.
   bool has_choice() const;

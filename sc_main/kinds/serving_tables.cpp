@@ -43,6 +43,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   if (is_paged()) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
     if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",loaded_tokens");
+    if (can_lose()) requests_csv_->print(",restarts,lost_tokens,lost_tokens_recomputed");
     for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
     requests_csv_->print(spec().has_sessions ? ",session\n" : "\n");
   } else {
@@ -114,6 +115,7 @@ void ServingRun::on_served(std::uint32_t request, const Served& served) {
   requests_csv_->print("{},{},{}", served.counts.preemptions, served.counts.cached_tokens,
                        served.counts.recomputed_tokens);
   if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", served.counts.loaded_tokens);
+  if (can_lose()) requests_csv_->print(",{},{},{}", served.restarts, served.lost_tokens, served.repeated_tokens);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
   Time before = served.request.arrival;
   for (const Time part : served.ttft.all()) {
@@ -204,6 +206,11 @@ std::string ServingRun::table() const {
   if (f.refused > 0)
     line("refused",
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
+  if (f.has_changes) {
+    line("restarts", fmt::format("{}, with {} tokens of KV, {} of them computed again", f.restarts, f.lost_tokens,
+                                 f.repeated_tokens));
+    if (f.loaded_weight_bytes > 0) line("weights loaded", fmt::format("{:.2f} GB", f.loaded_weight_bytes * 1e-9));
+  }
   if (f.has_sessions) line("sessions", fmt::format("{}, each {}", f.sessions.size(), spread(f.session_times())));
   if (is_paged()) {
     line("prefix hits",
@@ -214,6 +221,15 @@ std::string ServingRun::table() const {
                                       percent(share_of(static_cast<double>(f.accepted_tokens),
                                                        static_cast<double>(f.drafted_tokens)))));
     line("preemptions", fmt::format("{}, {} tokens computed again", f.preemptions, f.recomputed_tokens));
+  }
+  if (f.periods.has_events()) {
+    text += "\n  before, during and after the events, by arrival\n";
+    for (std::size_t i = 0; i < ServingPeriods::kPeriods; ++i)
+      if (const ServingPeriods::Period& period = f.periods.all()[i]; period.ttft.count() > 0)
+        line(ServingPeriods::kNames[i],
+             fmt::format("{} requests, p99 of TTFT {}, TPOT {}, time between tokens {}", period.ttft.count(),
+                         duration_text(period.ttft.percentile(0.99)), duration_text(period.tpot.percentile(0.99)),
+                         duration_text(period.itl.percentile(0.99))));
   }
   if (f.has_handoff()) {
     text += fmt::format("\n  prefill, in all: {} with a prompt in it\n", duration_text(f.prefill_window_s));

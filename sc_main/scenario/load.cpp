@@ -7,6 +7,7 @@
 #include "sc_main/scenario/machine.h"
 #include "sc_main/scenario/old_words.h"
 #include "sc_main/scenario/table/resolved.h"
+#include "workload/inference/service/serving_spec.h"
 
 namespace railyard {
 
@@ -70,8 +71,10 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   } else {
     refuse_model(source, written.compute);
   }
-  result.workload =
-      kind.resolve(written.workload.section.get(), {result.model, result.machine, written.compute, source, served});
+  const bool has_instances = kind.spec == &typeid(workload::inference::ServingSpec) && *kind.preset_of == '\0';
+  const std::vector<InstanceEvent> changes = resolve_instance_events(written.events, has_instances, source);
+  result.workload = kind.resolve(written.workload.section.get(),
+                                 {result.model, result.machine, written.compute, source, served, changes});
   result.workload_origin = place_of(source.root, "workload");
   result.fold_origin = place_of(source.root, "simulation.fold");
   result.model_origin = place_of(source.root, "model");

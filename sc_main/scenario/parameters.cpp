@@ -163,10 +163,17 @@ Record<EventItem> event_record() {
   r.add("rate_ratio", &EventItem::rate_ratio,
         "trains that start on the link after this time get this share of its original rate; 1 restores the rate")
       .above(0, 1);
-  r.add("fail", &EventItem::fail, "the link fails").choices = {"true"};
+  r.add("fail", &EventItem::fail, "the link, or the instance, fails").choices = {"true"};
   r.add("slow_ratio", &EventItem::slow_ratio,
         "kernels that start on the GPU after this time run at this share of full speed")
       .above(0, 1);
+  r.add("instance", &EventItem::instance, "of workload.kind serving: name of an instance");
+  r.add("drain", &EventItem::drain, "no more requests go to the instance; those that are there are served").choices = {
+      "true"};
+  r.add(
+      "join", &EventItem::join,
+      "the instance loads its weights and takes requests then: from the host, or from an instance with the same tp and "
+      "pp, by its name. If this is its first event, it is not there before");
   return r;
 }
 

@@ -37,10 +37,11 @@ struct MachineSection {
 
 struct EventItem {
   double at_us = 0;
-  std::string link, gpu;  ///< "": none
+  std::string link, gpu, instance;  ///< "": none
+  std::string join;                 ///< of an instance: where its weights are; "": it does not join
   std::optional<LinkSide> side;
   std::optional<double> rate_ratio, slow_ratio;
-  bool fail = false;
+  bool fail = false, drain = false;
 };
 
 struct ScenarioFile {

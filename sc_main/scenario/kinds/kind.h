@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "platforms/machine_spec.h"
+#include "sc_main/scenario/instance_event.h"
 #include "sc_main/scenario/model/config.h"
 #include "sc_main/scenario/model/profile.h"
 #include "sc_main/scenario/table/record.h"
@@ -30,6 +31,7 @@ struct Setting {
   const ComputeSection& compute;
   const Source& source;
   ServedModel served;
+  const std::vector<InstanceEvent>& instance_events;
 };
 
 struct Kind {

@@ -6,6 +6,7 @@
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/experts.h"
 #include "sc_main/scenario/kinds/host.h"
+#include "sc_main/scenario/kinds/instance_changes.h"
 #include "sc_main/scenario/kinds/instance_placement.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/kv_tiers.h"
@@ -442,6 +443,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
     for (InstanceSpec& instance : spec.instances)
       instance.scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;
   }
+  spec.changes = resolve_instance_changes(setting.instance_events, spec.instances, setting.source);
   check_priorities(requests, spec.instances);
   for (const InstanceSpec& instance : spec.instances) {
     check_context(requests, instance, setting.served.context_tokens);

@@ -49,6 +49,16 @@ void Engine::added(std::uint32_t request) {
   wake();
 }
 
+void Engine::cancelled(std::uint32_t request) {
+  for (Iteration& iteration : in_flight_) {
+    std::vector<ScheduledBatch::Item>& items = iteration.batch.items;
+    items.erase(std::remove_if(items.begin(), items.end(),
+                               [&](const ScheduledBatch::Item& item) { return item.request == request; }),
+                items.end());
+  }
+  if (scheduler_.empty()) stages_.occupied(false, executor_.fabric().now());
+}
+
 void Engine::wake() {
   // Never during an emission: the jobs of two passes must not interleave in a stream.
   if (is_awake_ || !scheduler_.may_compose()) return;

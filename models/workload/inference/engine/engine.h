@@ -98,6 +98,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
 
   /// The request has been added to the scheduler.
   void added(std::uint32_t request);
+  /// The request has been cancelled in the scheduler: batches in flight run on without it.
+  void cancelled(std::uint32_t request);
   /// The scheduler may be able to compose a batch that it could not compose before.
   void changed() { wake(); }
   /// No batch is complete before. @pre in_flight() > 0

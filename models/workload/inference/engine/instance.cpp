@@ -90,10 +90,12 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   return std::make_unique<WholeSequences>(s, grid_.kv().blocks(), grid_.kv());
 }
 
-void Instance::add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part) {
+void Instance::add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part,
+                   bool is_timed) {
   const bool has_prompt = part != RequestPart::answer;
   scheduler_->add(request, what, std::move(content), part);
-  if (ttft_ && (has_prompt || (brings_first_token_ && !kv_follows_promise_))) ttft_->queued(request, part, now());
+  if (ttft_ && is_timed && (has_prompt || (brings_first_token_ && !kv_follows_promise_)))
+    ttft_->queued(request, part, now());
   if (is_paged()) {
     if (has_prompt) client_.on_promised(*this, {request, 0});
     engine_.added(request);
@@ -130,6 +132,23 @@ void Instance::kv_arrived(std::uint32_t request) {
 
 void Instance::release(std::uint32_t request) {
   scheduler_->release(request);
+  report();
+}
+
+Instance::Cancelled Instance::cancel(std::uint32_t request) {
+  Cancelled cancelled;
+  if (offload_) offload_->cancel(request);
+  unseen_.erase(std::remove(unseen_.begin(), unseen_.end(), request), unseen_.end());
+  cancelled.tokens = scheduler_->cancel(request);
+  engine_.cancelled(request);
+  if (ttft_) cancelled.times = ttft_->left(request, now());
+  report();
+  return cancelled;
+}
+
+void Instance::forget() {
+  if (offload_) offload_->forget();
+  scheduler_->forget();
   report();
 }
 

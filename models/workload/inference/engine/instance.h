@@ -93,7 +93,8 @@ class Instance : private EngineClient, private KvOffloadClient {
   void follow_blocks(BlockPool::Listener& listener) { scheduler_->follow_blocks(listener); }
 
   /// A request enters the queue.
-  void add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part);
+  /// @param is_timed  it has no token yet, so that the time here counts for its first one
+  void add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part, bool is_timed);
   /// Of the part `answer`: all reads of its KV are posted.
   void kv_posted(std::uint32_t request);
   /// Of the part `answer`: the prompt is complete, and its KV is on its way.
@@ -102,6 +103,14 @@ class Instance : private EngineClient, private KvOffloadClient {
   void kv_arrived(std::uint32_t request);
   /// The KV of a prompt that has left has been read; or the request, whose KV has arrived, has no answer to compute.
   void release(std::uint32_t request);
+  /// The request leaves before its end, in whatever state it is here; batches in flight run on without it.
+  struct Cancelled {
+    std::uint64_t tokens = 0;  ///< whose KV was here
+    TtftTimes times;           ///< parts of its time here, if it has no token
+  };
+  Cancelled cancel(std::uint32_t request);
+  /// The instance has failed, and all its requests have been cancelled: KV is lost in its GPUs and in host memory.
+  void forget();
   /// Memory has been given back: promises it to requests that wait for it outside of batches.
   void promise();
   /// The request's first token is known here. @return the parts of its time in this instance

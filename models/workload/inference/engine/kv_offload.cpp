@@ -1,6 +1,7 @@
 #include "workload/inference/engine/kv_offload.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <utility>
 
 #include "gpu/datasheet.h"
@@ -30,8 +31,16 @@ KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string
 }
 
 void KvOffload::load(std::uint32_t request, std::uint64_t blocks) {
-  loads_left_.emplace(request, grid_.ranks());
+  loads_left_.emplace(request, std::vector<bool>(grid_.ranks(), true));
   emit({request, 0, 1}, blocks);
+}
+
+void KvOffload::cancel(std::uint32_t request) {
+  const auto left = loads_left_.find(request);
+  if (left == loads_left_.end()) return;
+  for (std::uint32_t r = 0; r < grid_.ranks(); ++r)
+    if (left->second[r]) ++stale_loads_[{request, r}];
+  loads_left_.erase(left);
 }
 
 void KvOffload::store(HostTier::Contents contents) {
@@ -83,15 +92,20 @@ void KvOffload::on_job_done(const Job& job) {
   --under_way_;
   if (fields.is_load != 0) {
     loaded_ += job.bytes();
+    if (const auto stale = stale_loads_.find({fields.number, fields.rank}); stale != stale_loads_.end()) {
+      if (--stale->second == 0) stale_loads_.erase(stale);
+      return;
+    }
     const auto left = loads_left_.find(fields.number);
-    if (--left->second > 0) return;
+    left->second[fields.rank] = false;
+    if (std::count(left->second.begin(), left->second.end(), true) > 0) return;
     loads_left_.erase(left);
     client_.on_kv_loaded(fields.number);
     return;
   }
   stored_ += job.bytes();
   const auto left = stores_left_.find(fields.number);
-  if (--left->second.left > 0) return;
+  if (left == stores_left_.end() || --left->second.left > 0) return;
   const HostTier::Contents contents = std::move(left->second.contents);
   stores_left_.erase(left);
   client_.on_kv_stored(contents);

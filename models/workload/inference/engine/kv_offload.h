@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/horizon.h"
@@ -45,6 +47,11 @@ class KvOffload : private JobClient, private JobNamer {
 
   void load(std::uint32_t request, std::uint64_t blocks);
   void store(HostTier::Contents contents);
+
+  /// The request does not wait for its KV any more.
+  void cancel(std::uint32_t request);
+  /// Blocks under way to host memory are lost.
+  void forget() { stores_left_.clear(); }
 
   /// Bytes over all ranks, of copies that are done.
   Bytes loaded() const { return loaded_; }
@@ -92,10 +99,12 @@ class KvOffload : private JobClient, private JobNamer {
   Grid& grid_;
   Executor& executor_;
   KvOffloadClient& client_;
-  std::unordered_map<transport::Window, Rank*> sockets_;         ///< with a stream for the loads of each rank
-  std::vector<gpu::Stream*> loads_, stores_;                     ///< by rank
-  std::unordered_map<std::uint32_t, std::uint32_t> loads_left_;  ///< ranks, by request
-  std::unordered_map<std::uint32_t, Store> stores_left_;         ///< by number
+  std::unordered_map<transport::Window, Rank*> sockets_;             ///< with a stream for the loads of each rank
+  std::vector<gpu::Stream*> loads_, stores_;                         ///< by rank
+  std::unordered_map<std::uint32_t, std::vector<bool>> loads_left_;  ///< by request and rank
+  /// Loads under way that nobody waits for, by request and rank; they end before later ones.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stale_loads_;
+  std::unordered_map<std::uint32_t, Store> stores_left_;  ///< by number
   std::uint32_t next_store_ = 0;
   std::uint64_t under_way_ = 0;  ///< copies that have been emitted
   Bytes loaded_ = 0, stored_ = 0;

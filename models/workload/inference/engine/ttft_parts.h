@@ -117,6 +117,10 @@ class TtftClock {
   void acts(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when, Time now);
   /// The request's first token is known. @return the parts of its time since it was queued
   TtftTimes first_token(std::uint32_t request, Time now);
+  /// The request leaves without a token. @return the parts of its time since it was queued; none if this clock does not follow it
+  TtftTimes left(std::uint32_t request, Time now) {
+    return find(request) == nullptr ? TtftTimes() : first_token(request, now);
+  }
   /// The oldest pass is complete. Call after first_token() of its requests.
   void completed(const ScheduledBatch& batch, Time now);
 

@@ -41,6 +41,11 @@ void BlockPool::fill(Block block, Content content) {
   same->second.last = block;
 }
 
+void BlockPool::clear() {
+  for (Block block = 1; block < blocks_.size(); ++block)
+    if (blocks_[block].is_full) forget(block);
+}
+
 void BlockPool::release(Block block) {
   if (--blocks_[block].references == 0) append(block);
 }

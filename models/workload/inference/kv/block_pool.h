@@ -49,6 +49,8 @@ class BlockPool {
   Block take();
   /// The block is full and has this content. @pre the block has a reference and no content
   void fill(Block block, Content content);
+  /// Forgets the content of all blocks. @pre held() is 0
+  void clear();
   /// Removes a reference. The block becomes the last free block if this was its last reference.
   void release(Block block);
 

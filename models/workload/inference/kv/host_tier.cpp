@@ -49,6 +49,11 @@ HostTier::Contents HostTier::begin_write(const Contents& contents) {
   return missing;
 }
 
+void HostTier::clear() {
+  by_use_.clear();
+  blocks_.clear();
+}
+
 void HostTier::end_write(const Contents& contents) {
   for (const Content content : contents) {
     Block& block = blocks_.at(content);

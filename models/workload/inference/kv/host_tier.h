@@ -34,6 +34,8 @@ class HostTier {
   /// room for all of them
   Contents begin_write(const Contents& contents);
   void end_write(const Contents& contents);
+  /// Nothing is here any more, nor is being written. @pre nothing is read
+  void clear();
 
  private:
   struct Block {

@@ -75,6 +75,11 @@ class KvStore {
   void shrink(Sequence& s, std::uint64_t tokens);
   /// The first `tokens` tokens are computed and known: full blocks can be found.
   void fill(Sequence& s, std::uint64_t tokens);
+  /// The content of all blocks is lost, and that of host memory. @pre no sequence has blocks
+  void clear() {
+    pool_.clear();
+    if (host_) host_->clear();
+  }
   /// All blocks of the sequence. Their content stays until they are taken.
   void give_back(Sequence& s);
 

@@ -32,6 +32,7 @@ class CacheAwarePolicy : public RoutingPolicy {
     sent_.add(chosen, asked, view);
     return chosen;
   }
+  void on_lost(std::uint32_t instance) override { sent_.clear(instance); }
 
  private:
   CacheAwareSpec spec_;

@@ -30,6 +30,10 @@ class PrefixIndex {
     order_.erase(found->second);
     places_.erase(found);
   }
+  void clear() {
+    order_.clear();
+    places_.clear();
+  }
   /// The first blocks of a prompt that are here.
   /// @param most  blocks that are looked for
   std::uint64_t matched(const std::vector<Content>& contents, std::uint64_t most = ~0ull) const {

@@ -32,6 +32,7 @@ class PrefixTriePolicy : public RoutingPolicy {
     sent_.add(chosen, asked, view);
     return chosen;
   }
+  void on_lost(std::uint32_t instance) override { sent_.clear(instance); }
 
  private:
   SentPrefixes sent_;

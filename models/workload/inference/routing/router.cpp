@@ -64,7 +64,9 @@ std::vector<RouterView::Member> views_of(const std::vector<Router::Member>& memb
 }  // namespace
 
 Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::uint64_t seed, KvEstimate estimate)
-    : spec_(spec), view_(views_of(members), Time::seconds(spec.state_delay_us * 1e-6), follows_blocks()) {
+    : spec_(spec),
+      view_(views_of(members), Time::seconds(spec.state_delay_us * 1e-6), follows_blocks()),
+      is_open_(members.size(), true) {
   std::vector<std::string> names;
   for (std::uint32_t id = 0; id < members.size(); ++id) {
     names.push_back(members[id].name);
@@ -83,6 +85,11 @@ bool Router::follows_blocks() const {
 
 Candidates Router::candidates(const Request& request, RequestPart part) const {
   return policy(part).among(request, part, part == RequestPart::answer ? takes_answers_ : takes_prompts_);
+}
+
+void Router::on_lost(std::uint32_t instance) {
+  prompts_->on_lost(instance);
+  answers_->on_lost(instance);
 }
 
 bool Router::is_full(const Candidates& candidates) const {

@@ -28,7 +28,13 @@ class Router {
   /// Whether reports of blocks are of use.
   bool follows_blocks() const;
 
-  /// The instances among which a request, or its answer, may go.
+  /// Whether requests may go to an instance; all may at first.
+  void set_open(std::uint32_t instance, bool is_open) { is_open_[instance] = is_open; }
+  bool is_open(std::uint32_t instance) const { return is_open_[instance]; }
+  /// What has been sent to this instance is not there any more.
+  void on_lost(std::uint32_t instance);
+
+  /// The instances among which a request, or its answer, may go, whether or not they are open.
   Candidates candidates(const Request& request, RequestPart part) const;
   /// Whether the request has to wait in the router.
   bool is_full(const Candidates& candidates) const;
@@ -59,6 +65,7 @@ class Router {
   std::unique_ptr<RoutingPolicy> prompts_, answers_;
   std::unique_ptr<PromptDecider> decider_;
   RouterView view_;
+  std::vector<bool> is_open_;
 };
 
 }  // namespace railyard::workload::inference

@@ -59,6 +59,8 @@ class RoutingPolicy {
 
   /// Those of the instances among which it may choose.
   virtual Candidates among(const Request&, RequestPart, const Candidates& all) const { return all; }
+  /// What the policy has sent to this instance is not there any more.
+  virtual void on_lost(std::uint32_t /*instance*/) {}
   /// @param candidates  not empty
   /// @param scores      takes what it compares, one for each candidate; stays empty if it compares nothing
   virtual std::uint32_t choose(Asked& asked, const Candidates& candidates, RouterView& view,

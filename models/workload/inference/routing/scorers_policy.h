@@ -44,6 +44,7 @@ class ScorersPolicy : public RoutingPolicy {
     if (!spec_.by_events) sent_.add(chosen, asked, view);
     return chosen;
   }
+  void on_lost(std::uint32_t instance) override { sent_.clear(instance); }
 
  private:
   static constexpr std::uint64_t kMostBlocks = 31'250, kMostMatched = 256;

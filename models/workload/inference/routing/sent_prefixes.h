@@ -14,6 +14,7 @@ class SentPrefixes {
   std::uint64_t matched(std::uint32_t id, Asked& asked, const RouterView& view, std::uint64_t most = ~0ull) const {
     return sent_[id].matched(asked.contents(view.member(id).block_tokens), most);
   }
+  void clear(std::uint32_t id) { sent_[id].clear(); }
   void add(std::uint32_t id, Asked& asked, const RouterView& view) {
     for (const BlockPool::Content content : asked.contents(view.member(id).block_tokens)) sent_[id].add(content);
   }

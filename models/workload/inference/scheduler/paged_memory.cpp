@@ -93,6 +93,21 @@ void PagedScheduler::release(std::uint32_t number) {
   all.erase(own);
 }
 
+std::uint64_t PagedScheduler::cancel(std::uint32_t number) {
+  auto& all = kept_.count(number) != 0 ? kept_ : sequences_;
+  const auto own = all.find(number);
+  if (own == all.end()) return 0;
+  Sequence& s = *own->second;
+  const std::uint64_t tokens = s.computed;
+  if (!s.loads.empty()) store_.host()->end_read(s.loads);
+  store_.give_back(s.held);
+  running_.erase(std::remove(running_.begin(), running_.end(), &s), running_.end());
+  waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), &s), waiting_.end());
+  reserved_.erase(std::remove(reserved_.begin(), reserved_.end(), &s), reserved_.end());
+  all.erase(own);
+  return tokens;
+}
+
 std::uint64_t PagedScheduler::free_blocks_for(const Sequence& s, const KvStore::Prefix& hits,
                                               std::uint64_t wanted) const {
   const std::uint64_t beyond = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.held.blocks());

@@ -41,6 +41,8 @@ class PagedScheduler : public Scheduler {
            RequestPart part = RequestPart::all) override;
   void arrived(std::uint32_t number) override;
   void release(std::uint32_t number) override;
+  std::uint64_t cancel(std::uint32_t number) override;
+  void forget() override { store_.clear(); }
 
   bool may_compose() const override { return !sequences_.empty() && in_flight_ < spec_.max_in_flight; }
   ScheduledBatch compose() override;

@@ -39,6 +39,11 @@ class Scheduler {
   /// The KV of a request of the part `prompt`, which has left, has been read; or the request, whose KV has arrived, has
   /// no answer to compute.
   virtual void release(std::uint32_t number) = 0;
+  /// A request leaves before its end, and gives its memory back. No batch that completes from now on contains it.
+  /// @return tokens whose KV was here; 0 if the request is not here
+  virtual std::uint64_t cancel(std::uint32_t) { return 0; }
+  /// All KV that nobody holds is lost. @pre empty(), and the KV of no request is being read
+  virtual void forget() {}
 
   /// Whether there may be a batch to compose.
   virtual bool may_compose() const = 0;

@@ -1,6 +1,7 @@
 #include "workload/inference/service/api_server.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <utility>
 
 namespace railyard::workload::inference {
@@ -52,6 +53,7 @@ void ApiServer::arrive() {
   }
   Live& live = live_[request];
   live.request = arrival.request;
+  live.accounted = arrival.request.arrival;
   live.content = std::move(arrival.content);
   if (free_streams_.empty()) {
     rank_.add_stream("");
@@ -83,7 +85,7 @@ void ApiServer::reach_router(std::uint32_t request) {
 void ApiServer::routed(std::uint32_t request, std::vector<Visit> visits) {
   Live& live = live_.at(request);
   live.visits = std::move(visits);
-  live.ttft[TtftPart::router] = executor_.fabric().now() - live.at_router;
+  live.in_router = executor_.fabric().now() - live.at_router;
   receive(request);
 }
 
@@ -99,10 +101,31 @@ void ApiServer::receive(std::uint32_t request) {
 void ApiServer::enter(std::uint32_t request) {
   Live& live = live_.at(request);
   live.times.queued = executor_.fabric().now();
-  live.ttft[TtftPart::host] = live.times.queued - live.request.arrival - live.ttft[TtftPart::router];
+  if (live.known == 0) {
+    live.ttft[TtftPart::router] += live.in_router;
+    live.ttft[TtftPart::host] += live.times.queued - live.accounted - live.in_router;
+  }
   tell(request, RequestPhase::queued);
   --before_queue_;
-  client_.on_queued(request, std::move(live.content));
+  client_.on_queued(request, keeps_contents_ ? live.content : std::move(live.content));
+}
+
+std::vector<std::uint32_t> ApiServer::requests() const {
+  std::vector<std::uint32_t> all;
+  for (const auto& [request, live] : live_) all.push_back(request);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+void ApiServer::restart(std::uint32_t request) {
+  Live& live = live_.at(request);
+  ++live.restarts;
+  live.resumed_tokens = live.known;
+  live.visits.clear();
+  live.accounted = executor_.fabric().now();
+  ++before_queue_;
+  executor_.arrived(std::nullopt);
+  reach_router(request);
 }
 
 void ApiServer::forward(std::uint32_t request) {

@@ -28,19 +28,38 @@ struct Served {
   Request request;
   RequestTimes times;
   Scheduler::Counts counts;
-  std::vector<Visit> visits;  ///< of one instance, or of one for the prompt and one for the answer
-  Time kv_waited;             ///< of the message of its KV that arrived last: time beyond that alone
-  TtftTimes ttft;             ///< of a continuous scheduler: the parts add up to first_token - arrival
+  std::vector<Visit> visits;        ///< of one instance, or of one for the prompt and one for the answer
+  Time kv_waited;                   ///< of the message of its KV that arrived last: time beyond that alone
+  TtftTimes ttft;                   ///< of a continuous scheduler: the parts add up to first_token - arrival
+  std::optional<Time> first_begun;  ///< its first kernel
+  // Of a request that instances have lost. Visits, and times at the first instance, are those of the last try.
+  std::uint32_t restarts = 0;
+  std::uint32_t resumed_tokens =
+      0;                          ///< of the answer, that were known at the last restart: its prompt contains them now
+  std::uint64_t lost_tokens = 0;  ///< whose KV was lost, over all tries
+  std::uint64_t repeated_tokens = 0;           ///< of these, not found in the prefix index of the next instance
+  std::uint64_t lost_last = 0;                 ///< in the try before this one, until its prompt is complete
+  bool is_kv_lost = false;                     ///< that of the prompt, and nobody has asked for it yet
+  bool in_prefill = false, in_decode = false;  ///< phases that count it
+
+  /// What is left to compute: tokens of the answer that are known belong to the prompt.
+  Request remaining() const {
+    Request rest = request;
+    rest.prompt_tokens += resumed_tokens;
+    rest.output_tokens -= resumed_tokens;
+    return rest;
+  }
 
   /// The last one that computed a part.
   std::uint32_t instance() const { return (visits.back().begun ? visits.back() : visits.front()).instance; }
   /// It has memory for its prompt, or waits for batches that take it.
-  Time admitted() const { return visits.front().kv_promised; }
-  Time prefill_begun() const { return visits.front().begun.value_or(Time()); }
+  Time admitted() const { return visits.front().kv_promised.value_or(Time()); }
+  /// Of the first try.
+  Time prefill_begun() const { return first_begun.value_or(Time()); }
   /// The first token is known where the prompt was computed.
   Time prefilled() const { return visits.front().first_token.value_or(Time()); }
   /// The KV of the prompt is where the answer is computed.
-  Time kv_landed() const { return visits.size() > 1 ? visits.back().kv_landed : prefilled(); }
+  Time kv_landed() const { return visits.size() > 1 ? visits.back().kv_landed.value_or(Time()) : prefilled(); }
   Time decode_begun() const { return visits.size() > 1 ? visits.back().begun.value_or(kv_landed()) : prefilled(); }
 };
 
@@ -89,6 +108,12 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   bool has_token(std::uint32_t request) const { return live_.at(request).known > 0; }
   /// @pre the request is at the router
   const RequestContent& content(std::uint32_t request) const { return live_.at(request).content; }
+  /// Requests on their way, by number.
+  std::vector<std::uint32_t> requests() const;
+  /// Instances can fail: contents of prompts stay known. Call before start().
+  void keep_contents() { keeps_contents_ = true; }
+  /// Instances have lost the request, and it goes to the router again. @pre keep_contents()
+  void restart(std::uint32_t request);
   /// The router has chosen instances.
   void routed(std::uint32_t request, std::vector<Visit> visits);
   /// The engine has produced the next token of the request.
@@ -114,7 +139,9 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
 
  private:
   struct Live : Served {
-    RequestContent content;  ///< until the request is queued
+    RequestContent content;  ///< until the request is queued, or kept
+    Time accounted;          ///< until then, parts of the TTFT have its time
+    Time in_router;          ///< since then
     std::size_t stream = 0;  ///< of the host
     Time at_router;
     std::uint32_t known = 0;  ///< tokens that the engine has produced
@@ -158,6 +185,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;
   std::uint32_t before_queue_ = 0,
                 leaving_ = 0;  ///< requests before the first queue; and which no instance has any more
+  bool keeps_contents_ = false;
   double work_done_ = 0;
   Time scheduled_arrival_ = Time::max();
   std::vector<RequestSink*> sinks_;

@@ -101,6 +101,7 @@ std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t de
   const Time time = posting(descriptors);
   if (time == Time()) return {};
   fields.is_post = 1;
+  ++part(fields.part).left;
   return {executor_.host(rank, rank.stream(Grid::kKv), time, JobLabel::of(*this, fields), *this, after)};
 }
 
@@ -133,13 +134,13 @@ void KvExchange::fetch(const Transfer& transfer) {
     posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], {});
     prompt.posts += static_cast<std::uint32_t>(posts[u].size());
   }
-  prompt.earliest.assign(from.ranks(), executor_.fabric().now());
+  whole.earliest.assign(from.ranks(), executor_.fabric().now());
   for (std::uint32_t r = 0; r < from.ranks(); ++r) {
     fields.rank = r;
     std::vector<JobRef> after;
     for (const HandoffPlan::Share& share : plan.shares(r)) {
       after.insert(after.end(), posts[share.decode_rank].begin(), posts[share.decode_rank].end());
-      prompt.earliest[r] = later(prompt.earliest[r], prompt.moved.begun + posting(of_rank[share.decode_rank]));
+      whole.earliest[r] = later(whole.earliest[r], prompt.moved.begun + posting(of_rank[share.decode_rank]));
     }
     emit(fields, 0, layers, after);
   }
@@ -233,7 +234,7 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     if (const std::vector<JobRef> post = this->post(rank, fields, posted, after); !post.empty()) ready = post;
   }
   for (const CopyTarget& transfer : transfers) prompt.moved.bytes += transfer.bytes;
-  if (!pushes()) way(*of.from, *of.to).sends.waits(prompt.earliest[fields.rank]);
+  if (!pushes()) way(*of.from, *of.to).sends.waits(of.earliest[fields.rank]);
   if (loads_) {
     std::vector<KvLoads::Piece> pieces;
     for (const CopyTarget& transfer : transfers) pieces.push_back({*rank.memory, transfer.destination, transfer.bytes});
@@ -254,12 +255,21 @@ void KvExchange::on_job_begun(const Job& job) {
   if (fields.is_post) return;
   const Part& begun = part(fields.part);
   KvSends& sends = way(*begun.from, *begun.to).sends;
-  pushes() ? sends.begun() : sends.begun(prompts_.at(begun.request).earliest[fields.rank]);
+  pushes() ? sends.begun() : sends.begun(begun.earliest[fields.rank]);
 }
 
 void KvExchange::on_job_done(const Job& job) {
   const auto fields = job.label().as<Fields>();
   Part& done = part(fields.part);
+  --done.left;
+  if (!fields.is_post) {
+    way(*done.from, *done.to).sends.arrived();
+    if (loads_) loads_->landed(job.label().arguments);
+  }
+  if (done.is_cancelled) {
+    if (pushes() && done.left == 0) way(*done.from, *done.to).sends.closes();
+    return;
+  }
   Prompt& prompt = prompts_.at(done.request);
   if (fields.is_post) {
     if (pushes()) {
@@ -269,10 +279,7 @@ void KvExchange::on_job_done(const Job& job) {
     }
     return;
   }
-  --done.left;
   --prompt.left;
-  way(*done.from, *done.to).sends.arrived();
-  if (loads_) loads_->landed(job.label().arguments);
   KvMoved& moved = prompt.moved;
   if (moved.begun == Time()) moved.begun = job.begun_at();
   moved.landed = executor_.fabric().now();
@@ -284,6 +291,19 @@ void KvExchange::on_job_done(const Job& job) {
   }
   executor_.reached(this, done.request);
   check_arrived(done.request);
+}
+
+void KvExchange::cancel(std::uint32_t request) {
+  const auto found = prompts_.find(request);
+  if (found == prompts_.end()) return;
+  KvSends& sends = way(*found->second.from, *found->second.to).sends;
+  for (Part& part : parts_) {
+    if (part.request != request || part.is_cancelled) continue;
+    part.is_cancelled = true;
+    if (pushes() && part.left > 0) sends.opens();  // copies wait for kernels that run on
+  }
+  if (pushes()) sends.closes();
+  prompts_.erase(found);
 }
 
 void KvExchange::check_arrived(std::uint32_t request) {

@@ -115,6 +115,9 @@ class KvExchange : private JobClient, private JobNamer {
   /// Each prefill rank sends its share of a prompt's tokens. The prompt has been computed.
   void fetch(const Transfer& transfer);
 
+  /// The request has been cancelled in both instances. Copies under way run on, and nobody waits for them.
+  void cancel(std::uint32_t request);
+
   // Pushed KV: expect() before the prompt is in a batch, composed() and on_attention_emitted() for each batch, computed()
   // when the prompt has its first token.
   void expect(const Transfer& transfer);
@@ -134,7 +137,9 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint32_t chunk = kWhole;  ///< number among the chunks of the prompt
     std::uint32_t pass = 0;        ///< of the instance `from`, that computes the chunk
     HandoffPlan::Tokens tokens;
-    std::uint32_t left = 0;  ///< copies under way
+    std::uint32_t left = 0;  ///< copies and posts under way
+    bool is_cancelled = false;
+    std::vector<Time> earliest;  ///< fetched: by prefill rank, when its copy may begin
   };
   struct Prompt : Transfer {
     std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
@@ -143,8 +148,7 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint32_t posts = 0;   ///< of reads, under way
     bool is_computed = false;
     KvMoved moved;
-    std::vector<Time> posted;    ///< pushed: by prefill rank, time of its posts
-    std::vector<Time> earliest;  ///< fetched: by prefill rank, when its copy may begin
+    std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
   };
   struct Way {
     HandoffPlan plan;

@@ -20,6 +20,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       leaving_(instances_.size()),
       api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
                   Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
+  prepare_changes(placed);
   if (spec_.router.decode == RouterPolicy::link_aware) exchange_.follow_loads();
   if (!router_.follows_blocks()) return;
   for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
@@ -88,7 +89,8 @@ bool Service::needs_answer(const Request& request) const {
 }
 
 bool Service::decodes(const Served& served) const {
-  return is_handed_over(served) && (spec_.first_token == FirstToken::decode_step || served.request.output_tokens > 1);
+  return is_handed_over(served) &&
+         (spec_.first_token == FirstToken::decode_step || served.remaining().output_tokens > 1);
 }
 
 bool Service::is_first_token_of_prefill(const Served& served) const {
@@ -97,11 +99,16 @@ bool Service::is_first_token_of_prefill(const Served& served) const {
 
 void Service::enter(std::uint32_t request, Visit& visit, RequestContent content) {
   visit.arrival = now();
-  at(visit).add(request, api_server_.on_way(request).request, std::move(content), visit.part);
+  at(visit).add(request, api_server_.on_way(request).remaining(), std::move(content), visit.part,
+                !api_server_.has_token(request));
 }
 
 void Service::on_queued(std::uint32_t request, RequestContent content) {
   Served& served = api_server_.on_way(request);
+  if (is_lost(served)) {
+    restart(request);
+    return;
+  }
   contents_.emplace(request, std::move(content));
   if (exchange_.pushes() && is_handed_over(served)) {
     ++waiting_[{served.visits.front().instance, served.visits.back().instance}];
@@ -113,7 +120,7 @@ void Service::on_queued(std::uint32_t request, RequestContent content) {
 
 void Service::admit(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
-  served.ttft[TtftPart::decode_queue] = now() - served.times.queued;
+  if (!api_server_.has_token(request)) served.ttft[TtftPart::decode_queue] += now() - served.times.queued;
   const bool is_needed_again = is_handed_over(served) && !exchange_.pushes();
   enter(request, served.visits.front(),
         is_needed_again ? contents_.at(request) : std::move(contents_.extract(request).mapped()));
@@ -125,11 +132,11 @@ void Service::on_promised(Instance& instance, const Reservation& reservation) {
   visit.kv_promised = now();
   if (visit.part != RequestPart::answer) {
     if (in_prefill_ == 0) window_since_ = now();
-    count(in_prefill_, 1, kPrefill);
+    count(served, kPrefill, true);
     return;
   }
   const KvExchange::Transfer transfer{reservation.request, &at(served.visits.front()), &instance, reservation.from,
-                                      served.request.prompt_tokens};
+                                      served.remaining().prompt_tokens};
   --waiting_[{transfer.from->id(), instance.id()}];
   if (exchange_.pushes()) {
     exchange_.expect(transfer);
@@ -156,10 +163,12 @@ void Service::on_attention_emitted(Instance& instance, std::uint32_t pass, std::
 }
 
 void Service::on_begun(Instance& instance, std::uint32_t request) {
-  Visit& visit = visit_of(api_server_.on_way(request), instance);
-  visit.begun = now();
+  Served& served = api_server_.on_way(request);
+  Visit& visit = visit_of(served, instance);
   const bool is_answer = visit.part == RequestPart::answer;
-  if (is_answer) count(in_decode_, 1, kDecode);
+  visit.begun = now();
+  if (!served.first_begun) served.first_begun = now();
+  if (is_answer) count(served, kDecode, true);
   api_server_.tell(request, is_answer ? RequestPhase::decode : RequestPhase::prefill);
 }
 
@@ -170,22 +179,18 @@ void Service::on_iteration(Instance& instance, std::uint32_t number, const Itera
 void Service::on_token(Instance& instance, std::uint32_t request) {
   Served& served = api_server_.on_way(request);
   Visit& visit = visit_of(served, instance);
+  close_ttft(instance, request);
   if (!visit.first_token) {
     visit.first_token = now();
     router_.view().on_first_token(request, instance.id());
     route_held_soon();
+    if (visit.part != RequestPart::answer) prefilled(served, request);
   }
-  if (!api_server_.has_token(request)) {
-    close_ttft(instance, request);
-    if (visit.part != RequestPart::answer) {
-      prefilled(served, request);
-      if (!is_first_token_of_prefill(served)) return;
-    }
-  }
-  api_server_.deliver(request);
+  if (visit.part == RequestPart::answer || is_first_token_of_prefill(served)) api_server_.deliver(request);
 }
 
 void Service::close_ttft(Instance& instance, std::uint32_t request) {
+  if (api_server_.has_token(request)) return;
   Served& served = api_server_.on_way(request);
   served.ttft.add(instance.first_token(request), {});
   if (visit_of(served, instance).part != RequestPart::answer) return;
@@ -203,6 +208,9 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
   if (visit.part != RequestPart::answer) {
     served.counts.cached_tokens = counts.cached_tokens;
     served.counts.loaded_tokens = counts.loaded_tokens;
+    const std::uint64_t found = counts.cached_tokens + counts.loaded_tokens;
+    served.repeated_tokens += served.lost_last - std::min(served.lost_last, found);
+    served.lost_last = 0;
   }
   visit.part == RequestPart::prompt ? hand_over(request) : finish(request);
   ended(request, instance.id());
@@ -222,12 +230,11 @@ void Service::on_kv_promised(Instance& instance) {
 void Service::prefilled(Served& served, std::uint32_t request) {
   if (is_handed_over(served)) {
     api_server_.tell(request, RequestPhase::handoff);
-  } else if (served.request.output_tokens > 1) {
+  } else if (served.remaining().output_tokens > 1) {
     api_server_.tell(request, RequestPhase::decode);
-    count(in_decode_, 1, kDecode);
+    count(served, kDecode, true);
   }
-  count(in_prefill_, -1, kPrefill);
-  if (in_prefill_ == 0) window_ += now() - window_since_;
+  count(served, kPrefill, false);
 }
 
 void Service::hand_over(std::uint32_t request) {
@@ -238,7 +245,7 @@ void Service::hand_over(std::uint32_t request) {
     return;
   }
   if (exchange_.pushes()) {
-    at(served.visits.back()).awaits_kv(request);
+    if (!api_server_.has_token(request)) at(served.visits.back()).awaits_kv(request);
     exchange_.computed(request);
     return;
   }
@@ -252,17 +259,29 @@ void Service::hand_over(std::uint32_t request) {
 
 void Service::on_forwarded(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
-  served.ttft[TtftPart::host] += now() - served.prefilled();
-  RequestContent content = std::move(contents_.extract(request).mapped());
   const std::uint32_t from = served.visits.front().instance;
-  if (Visit& answer = served.visits.back(); answer.instance == Visit::kNowhere) {
-    Asked asked(request, served.request, content, RequestPart::answer);
+  const Request what = served.remaining();
+  Visit& answer = served.visits.back();
+  if (served.is_kv_lost) {
+    if (!api_server_.has_token(request)) served.ttft[TtftPart::host] += now() - served.prefilled();
+    --leaving_[from];
+    restart(request);
+    return;
+  }
+  if (answer.instance == Visit::kNowhere && candidates(what, RequestPart::answer).empty()) {
+    held_answers_.push_back(request);
+    return;
+  }
+  if (!api_server_.has_token(request)) served.ttft[TtftPart::host] += now() - served.prefilled();
+  RequestContent content = std::move(contents_.extract(request).mapped());
+  if (answer.instance == Visit::kNowhere) {
+    Asked asked(request, what, content, RequestPart::answer);
     asked.from = from;
     answer.instance = send(asked, choose(asked, RequestPart::answer), RequestPart::answer);
   }
   --leaving_[from];
-  ++waiting_[{from, served.visits.back().instance}];
-  enter(request, served.visits.back(), std::move(content));
+  ++waiting_[{from, answer.instance}];
+  enter(request, answer, std::move(content));
 }
 
 void Service::on_kv_posted(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_posted(request); }
@@ -298,21 +317,27 @@ void Service::on_kv_arrived(std::uint32_t request) {
 
 void Service::finish(std::uint32_t request) {
   Served& served = api_server_.on_way(request);
-  if (served.request.output_tokens > 1 || decodes(served)) count(in_decode_, -1, kDecode);
+  count(served, kDecode, false);
   Instance& last = at(served.visits.back());
   api_server_.leave(request);
   last.promise();
 }
 
-void Service::count(std::uint32_t& requests, int more, Phase phase) {
+void Service::count(Served& served, Phase phase, bool is_in) {
+  if (std::exchange(phase == kPrefill ? served.in_prefill : served.in_decode, is_in) == is_in) return;
+  std::uint32_t& requests = phase == kPrefill ? in_prefill_ : in_decode_;
   const bool was_empty = requests == 0;
-  requests += static_cast<std::uint32_t>(more);
-  if (phases_ == nullptr || was_empty == (requests == 0)) return;
-  was_empty ? phases_->on_phase_begun(phase) : phases_->on_phase_ended(phase);
+  requests += is_in ? 1u : ~0u;
+  if (was_empty == (requests == 0)) return;
+  if (phase == kPrefill && !was_empty) window_ += now() - window_since_;
+  if (phases_ != nullptr) was_empty ? phases_->on_phase_begun(phase) : phases_->on_phase_ended(phase);
 }
 
 std::vector<std::string> Service::blocked() const {
   std::vector<std::string> lines;
+  if (const std::size_t waiting = held_.size() + held_answers_.size(); waiting > 0)
+    lines.push_back(fmt::format("router: {} request{} wait{}; {}", waiting, waiting == 1 ? "" : "s",
+                                waiting == 1 ? "s" : "", absences()));
   for (const auto& instance : instances_)
     if (const std::string line = instance->scheduler().blocked(); !line.empty())
       lines.push_back(fmt::format("{}: {}", instance->name(), line));

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,6 +35,7 @@
 #include "workload/inference/service/api_server.h"
 #include "workload/inference/service/kv_exchange.h"
 #include "workload/inference/service/serving_spec.h"
+#include "workload/inference/service/weight_loads.h"
 #include "workload/phase_listener.h"
 
 namespace railyard::workload::inference {
@@ -57,6 +59,7 @@ class ServiceSink : public RequestSink {
 class Service : private ApiServerClient,
                 private InstanceClient,
                 private KvExchangeClient,
+                private WeightLoadsClient,
                 private transport::CalendarClient {
  public:
   /// An instance of the spec on the machine.
@@ -92,6 +95,10 @@ class Service : private ApiServerClient,
   }
   /// Duration of the first phase.
   Time prefill_window() const { return window_; }
+  /// Changes of instances that are still to come.
+  std::size_t changes_left() const { return spec_.changes.size() - changed_; }
+  /// Of weights, over all instances that have joined.
+  Bytes loaded_weights() const { return weights_ ? weights_->loaded() : 0; }
   /// Requests that wait, for a stall report.
   std::vector<std::string> blocked() const;
 
@@ -139,11 +146,33 @@ class Service : private ApiServerClient,
   void finish(std::uint32_t request);
   /// The first token is known in an instance: adds the parts of its time there.
   void close_ttft(Instance& instance, std::uint32_t request);
+  static constexpr std::uint32_t kRouteTag = 0, kChangeTag = 1;
   enum Phase : std::size_t { kPrefill, kDecode };
-  void count(std::uint32_t& requests, int more, Phase phase);
+  /// The request is in this phase now, or not any more.
+  void count(Served& served, Phase phase, bool is_in);
 
-  /// The candidates of the router that can hold the request.
+  // Changes of instances.
+  enum class Presence : std::uint8_t { here, drained, failed, not_yet, loading };
+  void prepare_changes(const std::vector<Placed>& placed);
+  /// No instance joins, is drained or fails before.
+  Time next_change() const;
+  void change(const InstanceChange& change);
+  void open(std::uint32_t instance);
+  void fail(std::uint32_t instance);
+  /// An instance has lost the request: it goes to the router again.
+  void restart(std::uint32_t request);
+  /// Whether an instance that has been chosen for the request is not there.
+  bool is_lost(const Served& served) const;
+  /// Instances to which no request may go, and why.
+  std::string absences() const;
+  void on_weights_loaded(std::uint32_t instance) override;
+
+  /// The candidates of the router that can hold the request, and are open now.
   Candidates candidates(const Request& request, RequestPart part) const;
+  /// Those at which it can begin, so that its answer has an instance, too. @param is_now  that are open
+  Candidates entries(const Request& request, bool is_now) const;
+  /// The same as candidates(), whether or not they are open.
+  Candidates holders(const Request& request, RequestPart part) const;
   struct Choice {
     Candidates among;
     Router::Choice choice;
@@ -154,6 +183,8 @@ class Service : private ApiServerClient,
   std::uint32_t send(Asked& asked, const Choice& choice, RequestPart part);
   /// No request comes to the queue of an instance that takes prompts before.
   Time next_queued();
+  /// The same, if no instance changes.
+  Time next_sent();
   /// No batch of the instance is complete before.
   Time next_complete(Instance& instance);
   void route(std::uint32_t request);
@@ -202,7 +233,8 @@ class Service : private ApiServerClient,
     std::uint32_t id;
   };
   std::deque<BlockReports> block_reports_;
-  std::deque<std::uint32_t> held_;  ///< requests that wait in the router
+  std::deque<std::uint32_t> held_;           ///< requests that wait in the router
+  std::vector<std::uint32_t> held_answers_;  ///< whose prompts are complete, and which no open instance takes
   KvExchange exchange_;
   /// Requests between two instances: by the id of the first one, those that are not in the queue of a second one yet; by both
   /// ids, those that wait there for memory.
@@ -213,6 +245,9 @@ class Service : private ApiServerClient,
       contents_;                                  ///< of requests that are not in the queue of their last instance
   std::uint32_t in_prefill_ = 0, in_decode_ = 0;  ///< requests
   Time window_since_, window_;
+  std::vector<Presence> presences_;  ///< by instance
+  std::optional<WeightLoads> weights_;
+  std::size_t changed_ = 0;  ///< changes that have happened
   RequestListener* listener_ = nullptr;
   PhaseListener* phases_ = nullptr;
   std::vector<ServiceSink*> sinks_;

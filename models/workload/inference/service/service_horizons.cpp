@@ -13,7 +13,9 @@ Time Service::next_complete(Instance& instance) {
   return queued == Time::max() ? queued : queued + least;
 }
 
-Time Service::next_queued() {
+Time Service::next_queued() { return sooner(next_change(), next_sent()); }
+
+Time Service::next_sent() {
   const auto is_any = [](std::uint32_t count) { return count > 0; };
   if (exchange_.moves() || std::any_of(leaving_.begin(), leaving_.end(), is_any)) return api_server_.next_queued(now());
   Time answered = Time::max();

@@ -7,23 +7,38 @@
 
 namespace railyard::workload::inference {
 
-Candidates Service::candidates(const Request& request, RequestPart part) const {
+Candidates Service::holders(const Request& request, RequestPart part) const {
   Candidates all = router_.candidates(request, part);
-  const bool has_answerers = part == RequestPart::answer || count_of(InstanceRole::prefill) == 0 ||
-                             !candidates(request, RequestPart::answer).empty();
-  const auto cannot_take = [&](std::uint32_t id) {
+  const auto is_too_small = [&](std::uint32_t id) {
     const RequestPart here = part == RequestPart::answer ? part : entry_part(*instances_[id]);
-    return !instances_[id]->scheduler().can_hold(request, here) || (here == RequestPart::prompt && !has_answerers);
+    return !instances_[id]->scheduler().can_hold(request, here);
   };
-  all.erase(std::remove_if(all.begin(), all.end(), cannot_take), all.end());
+  all.erase(std::remove_if(all.begin(), all.end(), is_too_small), all.end());
   return all;
 }
 
-bool Service::accepts(const Request& request) const { return !candidates(request, RequestPart::prompt).empty(); }
+Candidates Service::candidates(const Request& request, RequestPart part) const {
+  Candidates all = holders(request, part);
+  all.erase(std::remove_if(all.begin(), all.end(), [&](std::uint32_t id) { return !router_.is_open(id); }), all.end());
+  return all;
+}
+
+Candidates Service::entries(const Request& request, bool is_now) const {
+  Candidates all = is_now ? candidates(request, RequestPart::prompt) : holders(request, RequestPart::prompt);
+  if (count_of(InstanceRole::prefill) == 0) return all;
+  const Candidates answers = is_now ? candidates(request, RequestPart::answer) : holders(request, RequestPart::answer);
+  const auto has_no_answer = [&](std::uint32_t id) {
+    return instances_[id]->role() == InstanceRole::prefill && answers.empty();
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), has_no_answer), all.end());
+  return all;
+}
+
+bool Service::accepts(const Request& request) const { return !entries(request, false).empty(); }
 
 Service::Choice Service::choose(Asked& asked, RequestPart part) {
   asked.part = part;
-  Choice choice{candidates(asked.request, part), {}};
+  Choice choice{part == RequestPart::answer ? candidates(asked.request, part) : entries(asked.request, true), {}};
   choice.choice = router_.choose(asked, choice.among, now());
   return choice;
 }
@@ -44,21 +59,24 @@ void Service::route_held() {
   const bool is_fcfs = spec_.router.queue_order == RouterQueueOrder::fcfs;
   while (!held_.empty()) {
     const std::uint32_t next = is_fcfs ? held_.front() : held_.back();
-    if (router_.is_full(candidates(api_server_.on_way(next).request, RequestPart::prompt))) return;
+    const Candidates all = entries(api_server_.on_way(next).remaining(), true);
+    if (all.empty() || router_.is_full(all)) return;
     is_fcfs ? held_.pop_front() : held_.pop_back();
     route(next);
   }
 }
 
 void Service::route_held_soon() {
-  if (!held_.empty()) fabric_.calendar().at(now(), *this, 0, 0);
+  if (!held_.empty()) fabric_.calendar().at(now(), *this, kRouteTag, 0);
 }
 
-void Service::on_event(std::uint32_t, std::uint64_t) { route_held(); }
+void Service::on_event(std::uint32_t tag, std::uint64_t data) {
+  tag == kRouteTag ? route_held() : change(spec_.changes[data]);
+}
 
 void Service::route(std::uint32_t request) {
-  const Served& served = api_server_.on_way(request);
-  Asked asked(request, served.request, api_server_.content(request), RequestPart::prompt);
+  const Request what = api_server_.on_way(request).remaining();
+  Asked asked(request, what, api_server_.content(request), RequestPart::prompt);
   std::optional<Choice> prompt, answer;
   std::vector<Visit> visits(1);
   if (const PromptDecider* const decider = router_.decider()) {
@@ -77,7 +95,7 @@ void Service::route(std::uint32_t request) {
   if (!prompt) prompt = choose(asked, RequestPart::prompt);
   visits[0].instance = send(asked, *prompt, RequestPart::prompt);
   visits[0].part = entry_part(at(visits[0]));
-  if (visits[0].part == RequestPart::prompt && needs_answer(served.request)) {
+  if (visits[0].part == RequestPart::prompt && needs_answer(what)) {
     visits.emplace_back();
     visits[1].part = RequestPart::answer;
     asked.from = visits[0].instance;

@@ -38,6 +38,7 @@ std::vector<transport::Traffic> Service::traffic() {
     all.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
                    number(TrafficClass::kv), handed_over(exchange_.plan(from, to), share)});
   });
+  if (weights_) weights_->add_traffic(all);
   return all;
 }
 
@@ -68,8 +69,12 @@ void Service::start() {
     for (const auto& instance : instances_)
       if (KvOffload* const offload = instance->offload())
         for (const collective::OtherTraffic& each : offload->traffic()) kv.push_back(each);
+    if (weights_)
+      for (const collective::OtherTraffic& each : weights_->traffic()) kv.push_back(each);
     allow_reuse(grids, std::move(kv), fabric_, executor_.begin_together());
   }
+  for (std::size_t i = 0; i < spec_.changes.size(); ++i)
+    fabric_.calendar().at(spec_.changes[i].at, *this, kChangeTag, i);
   api_server_.start();
 }
 

@@ -28,6 +28,19 @@ struct Longest {
 /// NIC of a rank: one that is nearest to its GPU, or number (p*tp+t) mod the NICs of its server.
 enum class NicRule : std::uint8_t { modulo, nearest };
 
+/// Something happens to an instance.
+struct InstanceChange {
+  enum class What : std::uint8_t {
+    drain,  ///< no request comes to it any more; those that are there are served
+    fail,   ///< it ends, and what it has of requests and KV is lost
+    join,   ///< it loads its weights, if it does not have them, and takes requests then
+  };
+  Time at;
+  What what = What::drain;
+  std::uint32_t instance = 0;                 ///< its id
+  std::optional<std::uint32_t> weights_from;  ///< of join: an instance of the same mapping; none: host memory
+};
+
 /// Copies of KV cache outside of the GPUs.
 struct KvTiers {
   double host_bytes_per_server = 0;  ///< for all instances of a server, by their ranks; 0: none
@@ -52,6 +65,8 @@ struct ServingSpec {
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
   KvConnector connector;
   KvTiers kv_tiers;
+  std::vector<InstanceChange>
+      changes;  ///< ordered by time. An instance whose first change is a join is not there before
   FirstToken first_token = FirstToken::prefill;  ///< with instances for answers
   Slo slo;
   bool names_requests = true;    ///< in names of jobs

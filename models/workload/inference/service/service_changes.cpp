@@ -1,0 +1,143 @@
+// Instances that are drained, fail or join while requests are served. A request that an instance has lost goes to the router again; its
+// prompt then contains the tokens of the answer that are known.
+#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+
+#include "workload/inference/service/service.h"
+
+namespace railyard::workload::inference {
+
+void Service::prepare_changes(const std::vector<Placed>& placed) {
+  presences_.assign(instances_.size(), Presence::here);
+  if (spec_.changes.empty()) return;
+  api_server_.keep_contents();
+  std::vector<std::vector<transport::Window>> hosts;
+  for (const Placed& each : placed) hosts.push_back(each.host.memories);
+  WeightLoadsClient& client = *this;
+  weights_.emplace(spec_.changes, instances_, hosts, executor_, client);
+  for (std::size_t i = spec_.changes.size(); i > 0; --i) {
+    const InstanceChange& change = spec_.changes[i - 1];
+    const bool joins = change.what == InstanceChange::What::join;
+    presences_[change.instance] = joins ? Presence::not_yet : Presence::here;  // by its first change
+  }
+  for (std::uint32_t id = 0; id < instances_.size(); ++id) router_.set_open(id, presences_[id] == Presence::here);
+}
+
+Time Service::next_change() const {
+  if (weights_ && weights_->is_loading()) return now();
+  return changed_ < spec_.changes.size() ? spec_.changes[changed_].at : Time::max();
+}
+
+void Service::change(const InstanceChange& change) {
+  ++changed_;
+  const std::uint32_t id = change.instance;
+  const bool has_weights = presences_[id] == Presence::here || presences_[id] == Presence::drained;
+  switch (change.what) {
+    case InstanceChange::What::drain:
+      if (has_weights) presences_[id] = Presence::drained;
+      router_.set_open(id, false);
+      return;
+    case InstanceChange::What::fail: fail(id); return;
+    case InstanceChange::What::join:
+      if (has_weights) {
+        open(id);
+      } else {
+        presences_[id] = Presence::loading;
+        weights_->start(change);
+      }
+  }
+}
+
+void Service::on_weights_loaded(std::uint32_t instance) {
+  if (presences_[instance] == Presence::loading) open(instance);
+}
+
+void Service::open(std::uint32_t id) {
+  presences_[id] = Presence::here;
+  router_.set_open(id, true);
+  for (const std::uint32_t request : std::exchange(held_answers_, {})) on_forwarded(request);
+  route_held_soon();
+}
+
+void Service::fail(std::uint32_t id) {
+  presences_[id] = Presence::failed;
+  router_.set_open(id, false);
+  router_.on_lost(id);
+  for (const std::uint32_t request : api_server_.requests()) {
+    Served& served = api_server_.on_way(request);
+    if (served.visits.empty()) continue;
+    Visit &first = served.visits.front(), &last = served.visits.back();
+    const bool is_one = served.visits.size() == 1;
+    if (first.instance == id && is_one && first.arrival && !first.done) {
+      restart(request);
+    } else if (first.instance == id && !is_one && !last.kv_landed) {
+      if (first.done && !last.arrival) {
+        served.is_kv_lost = true;  // whoever asks for it learns that
+        served.lost_last = instances_[id]->cancel(request).tokens;
+      } else if (first.arrival || last.arrival) {
+        restart(request);
+      }
+    } else if (last.instance == id && !is_one) {
+      if (last.arrival && !last.done) {
+        restart(request);
+      } else if (!last.arrival && !exchange_.pushes()) {
+        router_.view().on_ended(request, id);
+        last.instance = Visit::kNowhere;  // another one will be chosen
+      }
+    }
+  }
+  instances_[id]->forget();
+}
+
+void Service::restart(std::uint32_t request) {
+  Served& served = api_server_.on_way(request);
+  Visit &first = served.visits.front(), &last = served.visits.back();
+  const bool is_one = served.visits.size() == 1;
+  if (!is_one && last.arrival && !last.kv_promised) --waiting_[{first.instance, last.instance}];
+  exchange_.cancel(request);
+  contents_.erase(request);
+  if (!served.is_kv_lost) served.lost_last = 0;
+  const bool has_token = api_server_.has_token(request);
+  for (const Visit& visit : served.visits) {
+    if (visit.instance == Visit::kNowhere) continue;
+    Instance& instance = at(visit);
+    const Instance::Cancelled cancelled = instance.cancel(request);
+    served.lost_last = std::max(served.lost_last, cancelled.tokens);
+    if (!has_token) served.ttft.add(cancelled.times, {});
+    router_.view().on_ended(request, visit.instance);
+    if (presences_[visit.instance] == Presence::failed) continue;
+    instance.promise();
+    instance.engine().changed();
+  }
+  served.lost_tokens += served.lost_last;
+  served.is_kv_lost = false;
+  count(served, kPrefill, false);
+  count(served, kDecode, false);
+  if (!has_token) {  // what no instance counts is a wait for the memory of the second one
+    Time sum;
+    for (const Time part : served.ttft.all()) sum += part;
+    served.ttft[TtftPart::decode_queue] += now() - served.request.arrival - sum;
+  }
+  api_server_.restart(request);
+}
+
+bool Service::is_lost(const Served& served) const {
+  const auto has_failed = [&](const Visit& visit) {
+    return visit.instance != Visit::kNowhere && presences_[visit.instance] != Presence::here &&
+           presences_[visit.instance] != Presence::drained;
+  };
+  return std::any_of(served.visits.begin(), served.visits.end(), has_failed);
+}
+
+std::string Service::absences() const {
+  static constexpr const char* kStates[] = {"", "is drained", "has failed", "has not joined", "loads its weights"};
+  std::string text;
+  for (std::uint32_t id = 0; id < instances_.size(); ++id)
+    if (!router_.is_open(id))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", instances_[id]->name(),
+                          kStates[static_cast<std::size_t>(presences_[id])]);
+  return text;
+}
+
+}  // namespace railyard::workload::inference

@@ -1,0 +1,245 @@
+// Instances that are drained, fail and join while requests are served: all requests get their answers, KV is where it should be, and
+// runs with replays are as those that simulate everything.
+#include <set>
+
+#include "base/random.h"
+#include "tests/support/serving_run.h"
+#include "tests/support/systemc_main.h"
+#include "transformer/parameters.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload::inference;
+
+namespace {
+
+const std::string kTwo = "workload.instances=[{name: a, gpus: [0]}, {name: b, gpus: [4]}]";
+const std::string kLoad =
+    "workload.requests={count: 24, arrivals: poisson, rate_per_s: 3000, prompt_tokens: 700, output_tokens: 30}";
+
+Time us(double at) { return Time::seconds(at * 1e-6); }
+
+/// Looks at all instances when a batch completes: the KV of a request is somewhere from the first kernel of its prompt to its last
+/// token, and in two places only while it moves. @pre nobody is preempted
+class KvWatch : public ServiceSink {
+ public:
+  explicit KvWatch(Service& service) : service_(service) { service.add_sink(*this); }
+  std::uint64_t looked = 0, moving = 0;
+
+ private:
+  bool has_blocks(std::size_t instance, std::uint32_t request) const {
+    try {
+      return !service_.instance(instance).scheduler().blocks(request).empty();
+    } catch (const std::out_of_range&) {
+      return false;
+    }
+  }
+  void on_iteration(std::size_t, std::uint32_t, const Iteration&, Time) override {
+    for (const std::uint32_t request : service_.api_server().requests()) {
+      const Served& served = service_.api_server().on_way(request);
+      if (served.visits.empty() || served.is_kv_lost) continue;
+      std::set<std::uint32_t> places;
+      for (std::uint32_t i = 0; i < service_.instances(); ++i)
+        if (has_blocks(i, request)) places.insert(i);
+      const Visit &first = served.visits.front(), &last = served.visits.back();
+      for (const std::uint32_t place : places) BOOST_TEST_REQUIRE((place == first.instance || place == last.instance));
+      if (!first.begun || last.done) continue;
+      ++looked;
+      BOOST_TEST_REQUIRE(!places.empty());
+      if (places.size() == 2) {
+        ++moving;
+        BOOST_TEST_REQUIRE((last.kv_promised && !last.kv_landed));
+      }
+    }
+  }
+  Service& service_;
+};
+
+void check_parts(ServingBench& run) {
+  for (const Served& served : run.served) {
+    Time sum;
+    for (const Time part : served.ttft.all()) sum += part;
+    BOOST_TEST_REQUIRE((sum == served.times.first_token - served.request.arrival));
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_drained_instance_serves_what_it_has_and_takes_no_more) {
+  ServingBench run(
+      tiny_serving({kLoad, kTwo, "workload.router=round_robin", "events=[{at_us: 3000, instance: b, drain: true}]"}));
+  run.run();
+  for (const Served& served : run.served) {
+    BOOST_TEST(served.restarts == 0u);
+    if (served.request.arrival >= us(3000)) BOOST_TEST(served.instance() == 0u);
+  }
+  BOOST_TEST(std::count_if(run.served.begin(), run.served.end(),
+                           [](const Served& served) { return served.instance() == 1; }) > 0);
+}
+
+BOOST_AUTO_TEST_CASE(requests_of_a_failed_instance_begin_again_with_the_tokens_that_they_have) {
+  // One request, which the router sends to the first of equal instances.
+  const std::string one = "workload.requests={list: [{prompt_tokens: 1024, output_tokens: 60}]}";
+  ServingBench alone(tiny_serving({one, kTwo, "workload.router=least_requests"}));
+  alone.run();
+  const Time at = alone.served[0].times.tokens[20] + Time::us(1);
+  ServingBench run(tiny_serving({one, kTwo, "workload.router=least_requests",
+                                 fmt::format("events=[{{at_us: {}, instance: a, fail: true}}]", at.seconds() * 1e6)}));
+  run.run();
+  const Served& served = run.served[0];
+  BOOST_TEST(served.restarts == 1u);
+  BOOST_TEST(served.instance() == 1u);
+  BOOST_TEST(served.resumed_tokens == 21u);
+  BOOST_TEST(served.lost_tokens >= 1024u + 20);  // of the 22nd token, the KV before it
+  BOOST_TEST(served.lost_tokens <= 1024u + 21);
+  BOOST_TEST(served.repeated_tokens == served.lost_tokens);
+  for (std::size_t i = 0; i <= 20; ++i) BOOST_TEST((served.times.tokens[i] == alone.served[0].times.tokens[i]));
+  // Prompt and known tokens are one prompt now, whose pass brings the next token.
+  const Time pass = run.pass_time(chunk(0, 1024 + 21, true));
+  BOOST_TEST((served.times.tokens[21] - at).seconds() == pass.seconds(), boost::test_tools::tolerance(1e-6));
+  check_parts(run);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_cached_elsewhere_is_not_computed_again) {
+  // The second user's prompt begins as the first one's, which the other instance has computed.
+  const std::string users =
+      "workload.requests={count: 2, arrivals: constant, rate_per_s: 200, prompt_tokens: 1000, output_tokens: 40, "
+      "prefix: "
+      "{groups: 1, users_per_group: 2, shared_tokens: 512}}";
+  ServingBench run(
+      tiny_serving({users, kTwo, "workload.router=round_robin", "events=[{at_us: 11000, instance: b, fail: true}]"}));
+  run.run();
+  const Served& lost = run.served[1];
+  BOOST_TEST(lost.restarts == 1u);
+  BOOST_TEST(lost.lost_tokens >= 1000u);
+  BOOST_TEST(lost.repeated_tokens == lost.lost_tokens - 512);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_joins_when_its_weights_have_come) {
+  for (const std::string from : {"host", "a"}) {
+    ServingBench run(tiny_serving({kLoad, "workload.requests.rate_per_s=200", kTwo, "workload.router=round_robin",
+                                   "events=[{at_us: 1000, instance: b, join: " + from + "}]"}));
+    Grid& grid = run.service().instance(1).grid();
+    const Bytes bytes = transformer::rank_weight_bytes(grid.model(), grid.stage(0), 1);
+    run.run();
+    BOOST_TEST(run.service().loaded_weights() == bytes);
+    const JobRow& load = run.records.named("WeightLoad_PP[0]_TP[0]_Inst[b]");
+    BOOST_TEST((load.start == us(1000)));
+    // By copy engines over PCIe or NVLink, with nothing else in their way: not faster than the link of 64 GB/s.
+    BOOST_TEST((load.end - load.start).seconds() >= static_cast<double>(bytes) / 64e9);
+    bool has_served = false;
+    for (const Served& served : run.served) {
+      if (served.instance() != 1) continue;
+      has_served = true;
+      BOOST_TEST((served.visits.front().arrival >= load.end));
+    }
+    BOOST_TEST(has_served);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(requests_wait_for_an_instance_that_joins) {
+  ServingBench run(tiny_serving({"workload.requests={list: [{prompt_tokens: 1024, output_tokens: 3}]}",
+                                 "events=[{at_us: 4000, instance: a, join: host}]"}));
+  run.run();
+  const JobRow& load = run.records.named("WeightLoad_PP[0]_TP[0]_Inst[a]");
+  BOOST_TEST((run.served[0].ttft[TtftPart::router] == load.end));
+  check_parts(run);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_without_instances_says_who_is_not_there) {
+  ServingBench run(tiny_serving(
+      {kLoad, kTwo, "events=[{at_us: 3000, instance: a, drain: true}, {at_us: 3500, instance: b, fail: true}]"}));
+  run.simulation.run([](Time) { return true; });
+  BOOST_TEST(!run.service().api_server().done());
+  const std::vector<std::string> lines = run.service().blocked();
+  BOOST_TEST_REQUIRE(lines.size() == 1u);
+  BOOST_TEST(lines[0].find("requests wait; a is drained, b has failed") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simulated) {
+  Random random(17, 0);
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
+  std::uint64_t restarts = 0, looked = 0, moving = 0, lost = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    const std::vector<std::string> names = random.below(3) == 0 ? std::vector<std::string>{"c0", "c1", "c2"}
+                                                                : std::vector<std::string>{"p0", "p1", "d0", "d1"};
+    const bool is_pair = names.size() == 4;
+    std::vector<std::string> sets{
+        "workload.requests={count: 16, arrivals: " +
+            one_of({"poisson, rate_per_s: 1000", "poisson, rate_per_s: 5000", "closed_loop, concurrency: 5"}) +
+            ", prompt_tokens: {lognormal: {mean: 400, cv_ratio: 1}}, output_tokens: {lognormal: {mean: 20, cv_ratio: "
+            "0.7}}}",
+        "workload.engine=" + one_of({"vllm-0.19", "vllm-0.15", "sglang-0.5", "trtllm-1.0"}),
+        "workload.host=" +
+            one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, request_us: 200, async: false}"}),
+        is_pair
+            ? "workload.instances=[{name: p, role: prefill, tp: 2, count: 2}, {name: d, role: decode, tp: 2, count: 2}]"
+            : "workload.instances=[{name: c, tp: 2, count: 3}]",
+        "workload.scheduler.max_batched_tokens=" + one_of({"128", "512"}),
+        "fabric.fidelity=" + one_of({"train", "fluid"})};
+    if (is_pair) {
+      sets.push_back(
+          "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
+          ", connector: " + one_of({"none", "nixl"}) + "}");
+      sets.push_back("workload.router={policy: round_robin" +
+                     one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) + "}");
+    }
+    const bool has_tier = random.below(3) == 0;
+    if (has_tier) {  // prompts of groups, whose KV is in host memory, too
+      sets.push_back(
+          "workload.requests={count: 16, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 15, "
+          "prefix: {groups: 2, users_per_group: 3, shared_tokens: 200}}");
+      sets.push_back("workload.kv_tiers.host.bytes_per_server=1e8");
+    }
+    // Each instance fails or is drained, and joins again; one of them may not be there at first.
+    std::string events;
+    for (const std::string& name : names) {
+      double at = 300 + 40.0 * static_cast<double>(random.below(60));
+      const std::string from = one_of({"host", "host", name.substr(0, 1) + (name[1] == '0' ? "1" : "0")});
+      const auto add = [&](const std::string& what) {
+        events += fmt::format("{}{{at_us: {}, instance: {}, {}}}", events.empty() ? "" : ", ", at, name, what);
+        at += 200 + 40.0 * static_cast<double>(random.below(60));
+      };
+      if (random.below(3) == 0) continue;
+      if (random.below(6) == 0) add("join: host");
+      add(random.below(3) == 0 ? "drain: true" : "fail: true");
+      add("join: host");
+      if (random.below(2) == 0) {
+        add("fail: true");
+        add("join: host");
+      }
+    }
+    if (random.below(3) == 0)
+      events += fmt::format("{}{{at_us: {}, gpu: gpus0.gpu1, slow_ratio: 0.6}}", events.empty() ? "" : ", ",
+                            500 + 100 * random.below(20));
+    sets.push_back("events=[" + events + "]");
+    BOOST_TEST_INFO_SCOPE("trial " << trial << " " << fmt::format("{}", fmt::join(sets, "\n")));
+    const Scenario scenario = tiny_serving(sets, "dgx_h100");
+    std::vector<std::string> outcomes;
+    for (const bool simulates : {false, true}) {
+      ServingBench run(scenario, false);
+      if (simulates) run.simulation.workload().executor().simulate_every_collective();
+      KvWatch watch(run.service());
+      run.run();
+      check_parts(run);
+      std::string text;
+      for (const JobRow& r : run.records.all)
+        text += fmt::format("{} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.bytes);
+      for (const Served& served : run.served) {
+        for (const Time token : served.times.tokens) text += fmt::format("{} ", token.fs());
+        text += fmt::format("{} {} {}\n", served.restarts, served.lost_tokens, served.repeated_tokens);
+        BOOST_TEST_REQUIRE(served.repeated_tokens <= served.lost_tokens);
+        restarts += served.restarts;
+        lost += served.lost_tokens;
+      }
+      looked += watch.looked;
+      moving += watch.moving;
+      outcomes.push_back(std::move(text));
+    }
+    BOOST_TEST((outcomes[0] == outcomes[1]));
+  }
+  BOOST_TEST(restarts > 200u);
+  BOOST_TEST(lost > 20'000u);
+  BOOST_TEST(looked > 5000u);
+  BOOST_TEST(moving > 100u);
+}
