@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(choices) {
   BOOST_TEST(s.refusal(with("fabric: {classes: {kv: {vc: 7}}}\n")) ==
              "s.yaml:6:29: error: fabric.classes.kv.vc: '7' is out of range; accepted: 0 to 5");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1}]\n")) ==
-             "s.yaml:6:10: error: events.0: needs exactly one of: link, gpu");
+             "s.yaml:6:10: error: events.0: needs exactly one of: link, gpu, instance");
   BOOST_TEST(s.refusal(with("events: [{at_us: 1, link: a}]\n")) ==
              "s.yaml:6:10: error: events.0: needs exactly one of: rate_ratio, fail: true");
   BOOST_TEST(
