@@ -25,8 +25,8 @@ def repository(tmp_path):
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     git("init", "-q")
-    for name in (".gitattributes", ".git_archival.txt"):
-        (tmp_path / name).write_text((ROOT / name).read_text())
+    (tmp_path / ".gitattributes").write_text((ROOT / ".gitattributes").read_text())
+    (tmp_path / ".git_archival.txt").write_text("$Format:%h$\n")  # of the project itself, an archive has its commit here
     git("add", ".")
     git("commit", "-qm", "first")
     return git
