@@ -46,11 +46,11 @@ double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& g
   return 2.0 * (tp - 1) / tp * static_cast<double>(bytes) / rate;
 }
 
-const transformer::Segment& kernels_of_part(const std::vector<transformer::LayerStep>& plan,
-                                            transformer::LayerPart part) {
-  return std::find_if(plan.begin(), plan.end(),
-                      [&](const transformer::LayerStep& step) { return !step.is_collective() && step.part == part; })
-      ->kernels;
+transformer::Segment kernels_of_part(const std::vector<transformer::LayerStep>& plan, transformer::LayerPart part) {
+  transformer::Segment all;
+  for (const transformer::LayerStep& step : plan)
+    if (step.part == part) all.append(step.kernels);
+  return all;
 }
 
 }  // namespace
@@ -109,8 +109,8 @@ Value pass_arithmetic(transport::Fabric& fabric, workload::inference::Grid& grid
     stage0 += kernels + collectives;
   }
   const auto& shown = plans[grid.model().kind(transformer::common_layer(grid.model()))];
-  const transformer::Segment& attention = kernels_of_part(shown, transformer::LayerPart::attention);
-  const transformer::Segment& mlp = kernels_of_part(shown, transformer::LayerPart::mlp);
+  const transformer::Segment attention = kernels_of_part(shown, transformer::LayerPart::attention);
+  const transformer::Segment mlp = kernels_of_part(shown, transformer::LayerPart::mlp);
   pass["tokens"] = tokens;
   pass["all_reduce_bytes"] = hidden;
   pass["all_reduce_ideal_s"] = ideal_all_reduce_s(fabric, gpus, grid.tp(), hidden);
