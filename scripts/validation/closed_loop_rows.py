@@ -20,7 +20,7 @@ Rules, by column:
 from .experiment import Experiment, table_of
 from .load_rows import spread
 from .rows import SECONDS, Row, Unmapped
-from .served_models import instance_of, number
+from .served_models import has_latent_attention, instance_of, number
 from .serving_engines import serve
 
 WAVES = 4
@@ -44,8 +44,9 @@ def map_row(row: Row) -> Experiment:
     if served.engine == "trtllm":
         options["scheduler"] = {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
     guessed = " bf16?" if row["precision"] == "bf16?" else ""
+    attention = " latent attention" if has_latent_attention(served.scenario["model"]["config"]) else ""
     scenario = served.with_requests(requests, client_us=CLIENT_US[served.engine], **options)
-    return Experiment(f"closed loop {row['metric']} {row['backend']}{guessed}", served.platform, scenario, None,
+    return Experiment(f"closed loop {row['metric']} {row['backend']}{attention}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.gpus, size_class=f"TP{served.gpus}")
 

@@ -66,14 +66,24 @@ def model_of(row: Row, dtypes: dict) -> dict:
     return {"config": str(config), "dtype": dtype_of(row, dtypes)}
 
 
-@functools.cache
+def has_latent_attention(config: str) -> bool:
+    return bool(_values(pathlib.Path(config)).get("kv_lora_rank"))
+
+
 def _quantised(config: pathlib.Path) -> str:
-    """The number format that a configuration names; empty: none. The executable reports what is wrong with a configuration."""
+    """The number format that a configuration names; empty: none."""
+    section = _values(config).get("quantization_config")
+    return str(section.get("quant_method", "")) if isinstance(section, dict) else ""
+
+
+@functools.cache
+def _values(config: pathlib.Path) -> dict:
+    """Of a configuration; empty if it is none: the executable reports what is wrong with it."""
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
-        return str(values["quantization_config"]["quant_method"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def dtype_of(row: Row, dtypes: dict) -> str:
