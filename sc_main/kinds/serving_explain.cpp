@@ -38,11 +38,10 @@ std::uint64_t chunks_of(const Request& request, const workload::inference::Insta
 }
 
 std::string paged_text(const Value& all, const Value& i) {
-  std::string text =
-      fmt::format("\n{}: tp {}, {}pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(),
-                  i["tp"].integer(), i.contains("dp") ? fmt::format("dp {}, ", i["dp"].integer()) : "",
-                  i["pp"].integer(), gb(i["visible_bytes"]), all["memory_limit_ratio"].real(),
-                  gb(i["visible_bytes"]) * all["memory_limit_ratio"].real());
+  std::string text = fmt::format(
+      "\n{}: tp {}, {}pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(), i["tp"].integer(),
+      i.contains("dp") ? fmt::format("dp {}, ", i["dp"].integer()) : "", i["pp"].integer(), gb(i["visible_bytes"]),
+      all["memory_limit_ratio"].real(), gb(i["visible_bytes"]) * all["memory_limit_ratio"].real());
   std::size_t p = 0;
   for (const Value& stage : i["stages"].items())
     text += fmt::format(
