@@ -16,6 +16,7 @@ OF_PAGES = re.compile(r"data-|aria-|href$|tabindex$|style$|role$")  # attributes
 COLORS = re.compile(r":root \{(.*?)\}", re.DOTALL)  # first light ones, then dark ones
 COLOR = re.compile(r"--([\w-]+): ([^;]+);")
 RULE = re.compile(r"([^{}@]+) \{ ([^{}]*) \}")
+BETWEEN = re.compile(r",(?![^()]*\))")  # selectors, but not the arguments of :is()
 
 
 def _without_page(drawn: Element) -> Element:
@@ -38,7 +39,7 @@ def _style(classes: set[str]) -> str:
     light, dark = (dict(COLOR.findall(block)) for block in COLORS.findall(sheet))
     rules = []
     for selectors, look in RULE.findall(COLORS.sub("", sheet)):
-        kept = [selector.strip() for selector in selectors.split(",") if set(re.findall(r"\.([\w-]+)", selector)) <= classes]
+        kept = [selector.strip() for selector in BETWEEN.split(selectors) if set(re.findall(r"\.([\w-]+)", selector)) <= classes]
         if kept:
             rules.append((", ".join(kept), look))
     colored = [rule for rule in rules if "var(" in rule[1]]

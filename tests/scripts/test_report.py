@@ -298,6 +298,7 @@ def test_a_figure_stands_alone(sweep, tmp_path):
         style = text[text.index("<style>") : text.index("</style>")]
         assert "prefers-color-scheme: dark" in style and "fill: #16181b" in style  # its own paper
         assert not re.search(r"var\(|href|data-|aria-|tabindex", text)
+        assert all(line.count("(") == line.count(")") for line in style.splitlines())
         used = {name for part in ElementTree.fromstring(text).iter() for name in part.get("class", "").split()}
         assert set(re.findall(r"\.([a-z][\w-]*)", style)) <= used
 
