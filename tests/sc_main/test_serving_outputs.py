@@ -286,3 +286,24 @@ workload:
     assert traffic["ep"] == 8 * 2 * EXCHANGED[exchange] and traffic["tp"] == 0
     succeed("plx_box", path, "--out", tmp_path / "simulated", "--quiet", "--jobs", "none", "--set", "fabric.compose=false")
     assert (tmp_path / "simulated" / "requests.csv").read_bytes() == (tmp_path / "out" / "requests.csv").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["ngram", "mtp", "eagle"])
+def test_replicas_verify_drafts_of_their_own_requests(tmp_path, method):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"""\
+model: {{config: {ROOT}/tests/models/tiny_experts.json}}
+machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
+workload:
+  kind: serving
+  requests: {{count: 12, prompt_tokens: 100, output_tokens: 40}}
+  instances: [{{name: a, dp: 4, ep: 4}}]
+  speculation: {{method: {method}, tokens: 2, acceptance: 0.6}}
+""")
+    for compose in ("true", "false"):
+        succeed("plx_box", path, "--out", tmp_path / compose, "--quiet", "--jobs", "none", "--set", f"fabric.compose={compose}")
+    requests = rows(tmp_path / "true" / "requests.csv")
+    assert len(requests) == 12 and (tmp_path / "false" / "requests.csv").read_bytes() == (tmp_path / "true" / "requests.csv").read_bytes()
+    figures = summary(tmp_path / "true")["metrics"]["speculation"]
+    assert 0 < figures["accepted_tokens"] < figures["drafted_tokens"]
+    assert figures["tokens_per_step"] == pytest.approx(1 + 0.6 + 0.36, rel=0.1)

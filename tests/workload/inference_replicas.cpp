@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(a_request_goes_to_the_least_loaded_replica_and_all_run_in_o
   std::map<std::uint32_t, std::vector<std::uint32_t>> requests;
   for (const ScheduledBatch::Item& item : batch.items) requests[item.replica].push_back(item.request);
   BOOST_TEST((requests == std::map<std::uint32_t, std::vector<std::uint32_t>>{{0, {0, 3}}, {1, {1, 4}}, {2, {2, 5}}}));
-  BOOST_TEST(batch.most_tokens() == 100u);  // each replica has the budget of its own
+  BOOST_TEST(batch.fullest_replica().tokens() == 100u);  // each replica has the budget of its own
   BOOST_TEST(batch.tokens() == 300u);
 }
 

@@ -41,7 +41,8 @@ std::string speculation(const std::string& rest, const std::string& method = "ng
 
 Time time_of(const std::vector<Pass::Step>& steps) {
   Time time;
-  for (const Pass::Step& step : steps) time += Time::seconds(step.kernels->seconds);
+  for (const Pass::Step& step : steps)
+    if (step.kernels != nullptr) time += Time::seconds(step.kernels->seconds);
   return time;
 }
 
@@ -51,7 +52,8 @@ Pass drafts_after(ServingBench& bench, const ScheduledBatch& batch) {
   CudaGraphs none;
   none.mode = workload::GraphMode::none;
   Pass pass;
-  Drafter(*spec.speculation, spec.scheduler.drafts.tokens, bench.instance().rank(0).gpu->datasheet(), spec.engine)
+  Drafter(*spec.speculation, spec.scheduler.drafts.tokens, bench.instance().rank(0).gpu->datasheet(), spec.engine,
+          bench.instance().split())
       .add(pass, batch, none, workload::Host());
   return pass;
 }
@@ -217,6 +219,23 @@ BOOST_AUTO_TEST_CASE(a_draft_pass_costs_what_its_layers_cost) {
   const Time all_heads = Time::seconds(plan_pass(same.instance(), first, workload::Host()).head->seconds);
   BOOST_TEST((time_of(drafts[0]) + all_heads == same.pass_time(first) + head));
   BOOST_TEST((time_of(drafts[1]) == same.pass_time(decodes({302, 72}))));
+}
+
+BOOST_AUTO_TEST_CASE(experts_of_a_draft_layer_are_divided_like_those_of_the_model) {
+  const ScheduledBatch batch = decodes({300, 200, 100, 50});
+  for (const char* mapping : {"tp: 2", "tp: 2, ep: 2", "dp: 4, ep: 4"}) {
+    ServingBench bench(serving_scenario({"model.config=" + kSource + "/tests/models/tiny_experts.json",
+                                         std::string("workload.instances=[{name: a, ") + mapping + "}]",
+                                         speculation("tokens: 1, acceptance: 0.5", "mtp")}));
+    const std::vector<Pass::Step> draft = drafts_after(bench, batch).drafts.front();
+    Grid& grid = bench.instance();
+    const std::vector<Pass::Step> of_model =
+        plan_pass(grid, batch, workload::Host(), 0, true).layers[grid.model().kind(common_layer(grid.model()))];
+    const std::vector<Pass::Step> layer(draft.begin() + 1, draft.end() - 1);
+    BOOST_TEST_REQUIRE(layer.size() == of_model.size());
+    BOOST_TEST((time_of(layer) == time_of(of_model)), mapping);
+    for (std::size_t i = 0; i < layer.size(); ++i) BOOST_TEST(layer[i].bytes == of_model[i].bytes);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(drafts_take_memory_of_the_last_stage) {

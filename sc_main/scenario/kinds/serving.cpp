@@ -247,10 +247,6 @@ InstanceSpec resolve_instance(const InstanceSection& written, const ServingSecti
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : common.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
   resolve_speculation(spec, key, setting);
-  if (spec.speculation && spec.mapping.dp > 1)
-    throw InputError(place_of(setting.source.root, key + ".dp"),
-                     key + ".dp: " + std::to_string(spec.mapping.dp) +
-                         " with speculation is not modelled; accepted: dp 1, or speculation: none");
   const bool needs_tokens = spec.speculation && spec.speculation->method == DraftMethod::ngram;
   spec.scheduler =
       resolve_scheduler({*engine.scheduler, group.gpu, async_host && !needs_tokens, setting.served.context_tokens},

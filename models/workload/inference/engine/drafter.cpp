@@ -3,12 +3,17 @@
 namespace railyard::workload::inference {
 
 Drafter::Drafter(const Speculation& speculation, std::uint32_t tokens, const gpu::GpuDatasheet& gpu,
-                 const collective::Engine& engine)
+                 const collective::Engine& engine, const transformer::LayerSplit& split)
     : speculation_(speculation), tokens_(tokens), kernels_(gpu), timer_(speculation_.model, speculation_.tp, kernels_) {
   timer_.set_libraries(engine.attention, engine.block_scaled_products);
+  split_.tp = speculation_.tp;
+  if (speculation_.method != DraftMethod::mtp || speculation_.tp != split.tp) return;
+  split_ = split;
+  timer_.set_expert_ranks(split.experts);
 }
 
-void Drafter::add(Pass& pass, const ScheduledBatch& batch, const CudaGraphs& graphs, const Host& host) {
+void Drafter::add(Pass& pass, const ScheduledBatch& whole, const CudaGraphs& graphs, const Host& host) {
+  const ScheduledBatch batch = whole.fullest_replica();
   transformer::LayerPass all, one;
   const std::uint32_t more = speculation_.method == DraftMethod::draft ? 1 : 0;
   for (const ScheduledBatch::Item& item : batch.items) {
@@ -29,6 +34,7 @@ std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_
   const transformer::ModelShape& model = speculation_.model;
   if (const std::uint64_t padded = graphs.padded(false, layer.tokens()); padded != layer.tokens())
     layer.padded_tokens = padded;
+  if (split_.replicas > 1) layer.group_tokens = split_.replicas * layer.dense_tokens();
   std::vector<Pass::Step> steps;
   transformer::Segment input = timer_.embedding(layer.dense_tokens());
   if (speculation_.joins_hidden_state) {
@@ -42,7 +48,7 @@ std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_
   steps.push_back({LayerPart::embedding, input.chain(LayerPart::embedding), {}, 0});
   std::vector<std::vector<Pass::Step>> kinds(model.kinds.size());
   for (layer.kind = 0; layer.kind < kinds.size(); ++layer.kind)
-    for (const transformer::LayerStep& step : plan_layer(model, timer_, layer, {speculation_.tp, false}))
+    for (const transformer::LayerStep& step : plan_layer(model, timer_, layer, split_))
       kinds[layer.kind].push_back({step.part, step.kernels.chain(step.part), step.operation, step.bytes});
   for (std::uint32_t l = 0; l < model.layers; ++l) {
     const std::vector<Pass::Step>& of_layer = kinds[model.kind(l)];

@@ -21,13 +21,14 @@ class Drafter {
  public:
   /// @param tokens  drafts of a sequence
   /// @param engine  whose kernels run
+  /// @param split   of the model's layers; a layer of mtp is divided alike
   /// @pre the method has a model
   Drafter(const Speculation& speculation, std::uint32_t tokens, const gpu::GpuDatasheet& gpu,
-          const collective::Engine& engine);
+          const collective::Engine& engine, const transformer::LayerSplit& split);
 
-  /// Adds the draft passes of a batch. The host launches their layers like those of batches with prompts, if they are no graphs of
+  /// Adds the draft passes of a batch; of attention replicas, of the one with most tokens. The host launches their layers like those of batches with prompts, if they are no graphs of
   /// their own.
-  void add(Pass& pass, const ScheduledBatch& batch, const CudaGraphs& graphs, const Host& host);
+  void add(Pass& pass, const ScheduledBatch& whole, const CudaGraphs& graphs, const Host& host);
 
  private:
   /// @param rows  of the head
@@ -35,6 +36,7 @@ class Drafter {
 
   Speculation speculation_;
   std::uint32_t tokens_;
+  transformer::LayerSplit split_;
   gpu::KernelTimer kernels_;
   transformer::LayerTimer timer_;
 };

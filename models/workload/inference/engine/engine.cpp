@@ -111,7 +111,7 @@ Pass Engine::plan(Iteration& iteration) {
   const bool decodes = std::all_of(batch.items.begin(), batch.items.end(), [&](const ScheduledBatch::Item& item) {
     return item.is_decode && item.tokens == spec_.graphs.decode_tokens;
   });
-  const std::uint32_t tokens = batch.most_tokens();
+  const std::uint32_t tokens = grid_.replicas() == 1 ? batch.tokens() : batch.fullest_replica().tokens();
   iteration.padded_tokens = spec_.graphs.padded(decodes, tokens);
   Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens,
                         spec_.graphs.pads && spec_.graphs.is_captured(decodes, tokens));

@@ -28,7 +28,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
   if (!is_paged()) return;
   if (spec_.speculation && spec_.speculation->has_model())
     engine_.add_drafts(std::make_unique<Drafter>(*spec_.speculation, spec_.scheduler.drafts.tokens,
-                                                 gpus.front()->datasheet(), spec_.engine));
+                                                 gpus.front()->datasheet(), spec_.engine, grid_.split()));
   grid_.connect_stages();
   KvOffloadClient& offloads = *this;
   if (host.blocks > 0) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
@@ -74,7 +74,7 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
     SchedulerSpec s = spec_.scheduler;
     s.host_blocks = host_blocks;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
-                     spec_.speculation ? draft_memory(*spec_.speculation) : DraftMemory());
+                     spec_.speculation ? draft_memory(*spec_.speculation, spec_.mapping.dp) : DraftMemory());
     if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
     std::vector<std::unique_ptr<Scheduler>> replicas;
     for (std::uint32_t i = 0; i < grid_.replicas(); ++i) replicas.push_back(make_paged_scheduler(s, paged_blocks));

@@ -24,7 +24,7 @@ std::vector<StageMemory> stage_memory(const transformer::ModelShape& model, cons
     m.left = visible_bytes * memory.memory_limit_ratio -
              static_cast<double>(m.weights + m.activations + memory.engine_reserved_bytes);
     if (instance.speculation && stage.last) {
-      const DraftMemory drafts = draft_memory(*instance.speculation);
+      const DraftMemory drafts = draft_memory(*instance.speculation, instance.mapping.dp);
       m.weights += drafts.weights;
       m.block += drafts.kv_per_token * scheduler.block_tokens;
       m.left -= static_cast<double>(drafts.weights);

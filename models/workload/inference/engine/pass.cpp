@@ -21,9 +21,7 @@ Step step_of(Grid& grid, const ScheduledBatch& batch) {
   step.tokens = step.outputs = step.sequences = 0;
   double longest = -1;
   for (std::uint32_t r = 0; r < grid.replicas(); ++r) {
-    ScheduledBatch own;
-    for (const ScheduledBatch::Item& item : batch.items)
-      if (item.replica == r) own.items.push_back(item);
+    const ScheduledBatch own = batch.of_replica(r);
     if (own.items.empty()) continue;
     step.tokens = std::max<std::uint64_t>(step.tokens, own.tokens());
     step.outputs = std::max(step.outputs, own.outputs());

@@ -6,11 +6,12 @@ namespace railyard::workload::inference {
 
 using transformer::ModelShape;
 
-DraftMemory draft_memory(const Speculation& speculation) {
+DraftMemory draft_memory(const Speculation& speculation, std::uint32_t replicas) {
   const ModelShape& model = speculation.model;
   const bool has_ends = !speculation.joins_hidden_state;
   const transformer::Stage all{model.layers, has_ends, has_ends, 0};
-  DraftMemory memory{rank_weight_bytes(model, all, speculation.tp), kv_bytes_per_token(model, all, speculation.tp)};
+  const std::uint32_t ep = speculation.method == DraftMethod::mtp ? replicas : 1;
+  DraftMemory memory{rank_weight_bytes(model, all, speculation.tp, ep), kv_bytes_per_token(model, all, speculation.tp)};
   if (speculation.joins_hidden_state) memory.weights += 2 * hidden_bytes(model, model.hidden);
   if (speculation.has_own_head) memory.weights += hidden_bytes(model, model.vocab) / speculation.tp;
   return memory;

@@ -52,7 +52,8 @@ struct DraftMemory {
   Bytes weights = 0;  ///< beside those of the model, whose embedding and head eagle and mtp share
   Bytes kv_per_token = 0;
 };
-DraftMemory draft_memory(const Speculation& speculation);
+/// @param replicas  of attention: a layer of mtp deals its experts to all of them
+DraftMemory draft_memory(const Speculation& speculation, std::uint32_t replicas);
 
 /// The layer of EAGLE for a model: dense, as in published drafts, in the model's data type, as wide as its dense layers, or as
 /// the experts of a token together.

@@ -1,7 +1,6 @@
 #include "workload/inference/scheduler/replicas.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace railyard::workload::inference {
@@ -47,23 +46,26 @@ ScheduledBatch Replicas::compose() {
   return all;
 }
 
-ScheduledBatch Replicas::part(const ScheduledBatch& batch, std::uint32_t replica) const {
-  ScheduledBatch part;
-  std::copy_if(batch.items.begin(), batch.items.end(), std::back_inserter(part.items),
-               [&](const ScheduledBatch::Item& item) { return item.replica == replica; });
-  return part;
+void Replicas::verify(ScheduledBatch& batch) const {
+  for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
+    ScheduledBatch own = batch.of_replica(r);
+    replicas_[r]->verify(own);
+    auto verified = own.items.begin();
+    for (ScheduledBatch::Item& item : batch.items)
+      if (item.replica == r) item = *verified++;
+  }
 }
 
 void Replicas::begun(const ScheduledBatch& batch) {
   for (std::uint32_t r = 0; r < replicas_.size(); ++r)
-    if (const ScheduledBatch own = part(batch, r); !own.items.empty()) replicas_[r]->begun(own);
+    if (const ScheduledBatch own = batch.of_replica(r); !own.items.empty()) replicas_[r]->begun(own);
 }
 
 std::vector<std::uint32_t> Replicas::complete(const ScheduledBatch& batch) {
   --in_flight_;
   for (const std::uint32_t number : std::exchange(left_, {})) replica_of_.erase(number);
   for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
-    const ScheduledBatch own = part(batch, r);
+    const ScheduledBatch own = batch.of_replica(r);
     if (own.items.empty()) continue;
     const std::vector<std::uint32_t> finished = replicas_[r]->complete(own);
     left_.insert(left_.end(), finished.begin(), finished.end());

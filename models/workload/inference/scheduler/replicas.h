@@ -28,6 +28,7 @@ class Replicas : public Scheduler {
   bool may_compose() const override;
   ScheduledBatch compose() override;
   void begun(const ScheduledBatch& batch) override;
+  void verify(ScheduledBatch& batch) const override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
   bool empty() const override;
   std::size_t running() const override;
@@ -41,8 +42,6 @@ class Replicas : public Scheduler {
 
  private:
   Scheduler& of(std::uint32_t number) const { return *replicas_[replica_of_.at(number)]; }
-  /// The items of a replica, if it has some.
-  ScheduledBatch part(const ScheduledBatch& batch, std::uint32_t replica) const;
 
   std::vector<std::unique_ptr<Scheduler>> replicas_;
   std::uint32_t max_in_flight_, in_flight_ = 0;

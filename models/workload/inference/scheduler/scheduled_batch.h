@@ -55,16 +55,22 @@ struct ScheduledBatch {
     for (const Item& item : items) (item.is_decode ? pass.decodes : pass.prefills).push_back({item.tokens, item.start});
     return pass;
   }
-  /// Tokens of the attention replica with most of them.
-  std::uint32_t most_tokens() const {
+  /// What the attention replica with most tokens computes; of equal ones the first.
+  ScheduledBatch fullest_replica() const {
     std::vector<std::uint32_t> sums;
     for (const Item& item : items) {
       if (sums.size() <= item.replica) sums.resize(item.replica + 1);
       sums[item.replica] += item.tokens;
     }
-    std::uint32_t most = 0;
-    for (const std::uint32_t sum : sums) most = sum > most ? sum : most;
-    return most;
+    std::uint32_t fullest = 0;
+    for (std::uint32_t r = 1; r < sums.size(); ++r) fullest = sums[r] > sums[fullest] ? r : fullest;
+    return of_replica(fullest);
+  }
+  ScheduledBatch of_replica(std::uint32_t replica) const {
+    ScheduledBatch own;
+    for (const Item& item : items)
+      if (item.replica == replica) own.items.push_back(item);
+    return own;
   }
 };
 
