@@ -15,7 +15,11 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
                 ("plx_box", "serving_llama3_70b_plx_pp4.yaml", "workload.instances=[{name: p, role: prefill, pp: 4, gpus: [0, 1, 2, 3]}, "
                                                                "{name: d, role: decode, pp: 4, gpus: [4, 5, 6, 7]}]"),
                 ("dgx_h100", "pd/colocated_or_not.yaml", "workload.requests.count=4", "workload.instances=[{name: c, count: 2}]",
-                 "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host.bytes_per_server=1e9")],
+                 "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host.bytes_per_server=1e9"),
+                ("dgx_h100", "fleet/speculation.yaml", "workload.requests.count=4"),
+                ("dgx_h100", "pd/small_turns.yaml", "workload.requests.count=8", "workload.router={policy: round_robin, decider: isl_bounding}"),
+                ("dgx_h100", "fleet/failing_instance.yaml", "workload.requests.count=60",
+                 "events=[{at_us: 5.0e+5, instance: c2, fail: true}, {at_us: 1.0e+6, instance: c2, join: c0}]")],
     "training": [("dgx_h100", "training/llama3_8b_8.yaml", "workload.zero_stage=3", "workload.global_batch=16"),
                  ("dgx_b200", "training/gtp_8.yaml")],
     "collective": [("dgx_h100", "nccl_tests_dgx_h100.yaml", "workload.sizes_bytes=[65536]", "workload.ranks=2")],
