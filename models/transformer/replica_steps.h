@@ -5,7 +5,7 @@
 //                            on the way back (vLLM, all2all_backend allgather_reducescatter, its default)
 //   all_to_all               a message of T k tokens, equally many to each rank, and the same back (NCCL)
 //   deepep_low_latency       the same bytes by token and expert: 16 bytes and, of experts with scales of 128, 8-bit numbers with
-//                            their scales; 16-bit results (deepep-ai/DeepEP, csrc/kernels/internode_ll.cu). Its SMs are not taken
+//                            their scales; 16-bit results (deepseek-ai/DeepEP, csrc/kernels/internode_ll.cu). Its SMs are not taken
 //
 // With skewed routing the last two last as long as those of the fullest rank.
 #pragma once
