@@ -258,6 +258,21 @@ def test_a_circle_of_requests_is_refused(tmp_path):
     assert "trace.jsonl:1:1: error: wait_for: the line waits for itself, by way of line 2" in refuse("plx_box", path)
 
 
+def replicas(tmp_path, requests, more):
+    """Four attention replicas of a model with eight experts."""
+    path = tmp_path / "s.yaml"
+    path.write_text(f"""\
+model: {{config: {ROOT}/tests/models/tiny_experts.json}}
+machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
+workload:
+  kind: serving
+  requests: {requests}
+  instances: [{{name: a, dp: 4, ep: 4}}]
+  {more}
+""")
+    return path
+
+
 EXCHANGED = {  # bytes of a layer over all four replicas, where one of them has a prompt of 1024 tokens of 1024 numbers, two experts of eight
     "allgather_reducescatter": 3 * 1024 * (2 * 1024 + 8) * 2,
     "all_to_all": 3 * 1024 * 2 * 2 * 1024 * 2,
@@ -267,16 +282,7 @@ EXCHANGED = {  # bytes of a layer over all four replicas, where one of them has 
 
 @pytest.mark.parametrize("exchange", EXCHANGED)
 def test_replicas_exchange_the_tokens_of_each_layer_with_experts(tmp_path, exchange):
-    path = tmp_path / "s.yaml"
-    path.write_text(f"""\
-model: {{config: {ROOT}/tests/models/tiny_experts.json}}
-machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
-workload:
-  kind: serving
-  requests: {{count: 8, prompt_tokens: 1024, output_tokens: 1}}
-  instances: [{{name: a, dp: 4, ep: 4}}]
-  experts: {{exchange: {exchange}}}
-""")
+    path = replicas(tmp_path, "{count: 8, prompt_tokens: 1024, output_tokens: 1}", f"experts: {{exchange: {exchange}}}")
     succeed("plx_box", path, "--out", tmp_path / "out", "--quiet", "--jobs", "none", "--iterations")
     result = summary(tmp_path / "out")
     traffic = {row["class"]: row["bytes"] for row in result["traffic"]}
@@ -290,16 +296,8 @@ workload:
 
 @pytest.mark.parametrize("method", ["ngram", "mtp", "eagle"])
 def test_replicas_verify_drafts_of_their_own_requests(tmp_path, method):
-    path = tmp_path / "s.yaml"
-    path.write_text(f"""\
-model: {{config: {ROOT}/tests/models/tiny_experts.json}}
-machine: {{groups: {{gpus: {{servers: 1, gpu: L40S}}}}}}
-workload:
-  kind: serving
-  requests: {{count: 12, prompt_tokens: 100, output_tokens: 40}}
-  instances: [{{name: a, dp: 4, ep: 4}}]
-  speculation: {{method: {method}, tokens: 2, acceptance: 0.6}}
-""")
+    path = replicas(tmp_path, "{count: 12, prompt_tokens: 100, output_tokens: 40}",
+                    f"speculation: {{method: {method}, tokens: 2, acceptance: 0.6}}")
     for compose in ("true", "false"):
         succeed("plx_box", path, "--out", tmp_path / compose, "--quiet", "--jobs", "none", "--set", f"fabric.compose={compose}")
     requests = rows(tmp_path / "true" / "requests.csv")
