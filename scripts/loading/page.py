@@ -1,6 +1,7 @@
 """The result as a page: the curve, what breaks, where TTFT goes, and what the service does over time."""
 
 import math
+import pathlib
 
 from lib import summaries
 from lib.request_times import percentile
@@ -106,16 +107,21 @@ def _over_time(found: Result) -> list[Chart]:
     return drawn
 
 
+def causes_of(folder: pathlib.Path, where: str) -> list[Chart]:
+    """What limits TTFT and TPOT, from a run with critical paths. @param where  of the titles"""
+    shown = [chart for chart in causes(folder) if chart.path.metric in ("ttft_s", "tpot_s")]
+    for chart in shown:
+        name = chart.path.metric.removesuffix("_s").upper()
+        chart.title = f"What limits {name} at {where}"
+        chart.table_open = False
+    return shown
+
+
 def _why(found: Result) -> list[Chart]:
     if not found.explained:
         return []
     rate, folder = found.explained
-    shown = [chart for chart in causes(folder) if chart.path.metric in ("ttft_s", "tpot_s")]
-    for chart in shown:
-        name = chart.path.metric.removesuffix("_s").upper()
-        chart.title = f"What limits {name} at {rate:g} {RATE}"
-        chart.table_open = False
-    return shown
+    return causes_of(folder, f"{rate:g} {RATE}")
 
 
 def _tiles(found: Result) -> Element | None:

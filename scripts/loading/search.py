@@ -34,6 +34,10 @@ class NoKnee(Exception):
     """No rate keeps the objectives, or all rates that may be tried do; in one line."""
 
 
+class KneeAbove(NoKnee):
+    """The largest rate that may be tried keeps the objectives."""
+
+
 @dataclass(frozen=True)
 class Knee:
     rate_per_s: float
@@ -135,7 +139,7 @@ class Search:
         error = finding.error / (allowed if allowed is not None else 1.0) / max(finding.level, LEAST_LEVEL)
         return quantile((1 + CONFIDENCE) / 2, finding.freedom) * error / growth
 
-    def _ends(self) -> tuple[Load | None, Load | None]:
+    def ends(self) -> tuple[Load | None, Load | None]:
         """The largest rate that holds and the smallest that does not. Where two rates contradict each other, longer runs count."""
         loads = sorted(self.loads.values(), key=lambda load: load.rate_per_s)
         low = high = None
@@ -153,9 +157,9 @@ class Search:
         for _ in range(MOST_LOADS):
             at_end = rate in (least, most)
             load, = yield from self.settle([rate], roughly=not at_end)
-            low, high = self._ends()
+            low, high = self.ends()
             if load.holds and rate >= most:
-                raise NoKnee(f"every objective holds at {rate:g} requests/s, the largest rate: the knee is above it")
+                raise KneeAbove(f"every objective holds at {rate:g} requests/s, the largest rate: the knee is above it")
             if not load.holds and rate <= least:
                 raise NoKnee(f"{_why_broken(load)} at {rate:g} requests/s, the smallest rate: the knee is below it")
             if not load.holds and load.is_unloaded:

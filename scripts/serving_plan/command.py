@@ -2,151 +2,115 @@
 
   scripts/plan.py serving --model scenarios/models/llama-3.1-8b.json --gpus H100-SXM5,L40S --prompt 1180 --output 250 --rate 40 \\
       --slo ttft_p99_s=0.5,tpot_p99_s=0.05 --price H100-SXM5-80GB=2.5 --price L40S=1 --out out/plan_serving
+  scripts/plan.py serving --model CONFIG --gpus H100-SXM5 --traffic trace.csv --slo e2e_p95_s=20 --router round_robin,least_requests
 
-Shapes of instances (tp x pp within a server) that fit into memory are loaded alone by short runs. Their largest rates give how many of them
-the traffic takes, colocated and divided into prefill and decode. The best --top fleets are simulated at the rate, with one instance less or more
+Shapes of instances within a server that fit into memory are loaded alone by short runs. Their largest rates give how many of them the traffic
+takes, colocated and divided into prefill and decode. The best --top fleets are simulated at the rate, with one instance less or more
 until the number is known. docs/planning_serving.md explains the page. Exit status: 0 done, 1 no fleet keeps the objectives, 2 bad input.
 """
 
 import argparse
 import json
-import math
 import pathlib
 from collections.abc import Sequence
 
-from lib import runner, yaml_source
-from lib.command_line import Parser, positive
-from lib.yaml_source import InputError
-from loading import cost, objectives, result
-from loading.search import Knee, Search
+from lib.yaml_source import nearest
+from loading import result
 from sweeping.store import Store
 
-from . import estimate, sizes, space
+from . import estimate, page, sizes, space
 from .decision import Decision
-from .fleet import Fleet, Traffic
+from .fleet import SETTINGS, Fleet, Traffic
+from .options import amount, parse
+from .requests import Drawn, trace_of
 from .simulate import Simulator
 from .space import PlanError
 
-TOP, MOST_GPUS, SEEDS, MOST_REQUESTS = 6, 64, 2, 8000
-ENGINE = "vllm-0.19"
+__all__ = ["PlanError", "amount", "plan"]
 NONE_HOLDS = 1
-
-
-def _objectives(text: str) -> list[objectives.Objective]:
-    try:
-        return objectives.objectives_of(text)
-    except objectives.ObjectiveError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _price(text: str) -> tuple[str, float]:
-    try:
-        return cost.price_of(text)
-    except cost.PriceError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def amount(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return value
-
-
-def _lengths(text: str) -> object:
-    """A number of tokens, or a distribution as in a scenario."""
-    try:
-        value = yaml_source.parse(text, "lengths").plain()
-    except InputError as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number nor a distribution, as {{lognormal: {{mean: 1180, cv_ratio: 0.86}}}}") from error
-    if isinstance(value, bool) or not (isinstance(value, int) and value > 0 or isinstance(value, dict)):
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number of tokens nor a distribution, as {{lognormal: {{mean: 1180, cv_ratio: 0.86}}}}")
-    return value
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(word.isdigit() and int(word) > 0 for word in words):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of sizes, as 1,2,4")
-    return tuple(int(word) for word in words)
-
-
-def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(prog="plan.py serving", description=__doc__)
-    parser.add_argument("--model", type=pathlib.Path, required=True, metavar="CONFIG", help="config.json of the model")
-    parser.add_argument("--gpus", required=True, metavar="GPU,GPU,...", help="GPU datasheets, or the beginning of one name each")
-    parser.add_argument("--prompt", type=_lengths, required=True, metavar="N|DIST", help="tokens of a prompt: a number, or a distribution as in a scenario")
-    parser.add_argument("--output", type=_lengths, required=True, metavar="N|DIST", help="tokens of an answer")
-    parser.add_argument("--rate", type=amount, required=True, metavar="R", help="requests per second")
-    parser.add_argument("--slo", type=_objectives, required=True, metavar="METRIC=LIMIT,...", help="objectives, as for load.py")
-    parser.add_argument("--engine", default=ENGINE, metavar="NAME", help=f"serving engine (default {ENGINE})")
-    parser.add_argument("--kv-dtype", metavar="TYPE", help="number format of KV (default: the model's)")
-    parser.add_argument("--tp", type=_sizes, default=space.TP, metavar="N,N", help="tensor parallel sizes to try (default 1,2,4,8)")
-    parser.add_argument("--pp", type=_sizes, default=(1,), metavar="N,N", help="pipeline parallel sizes to try (default 1)")
-    parser.add_argument("--no-divided", action="store_true", help="leave out prefill and decode on different instances")
-    parser.add_argument("--price", type=_price, action="append", default=[], metavar="GPU=PER_HOUR", help="price of a GPU for an hour; repeatable, for all of --gpus")
-    parser.add_argument("--budget", type=amount, metavar="PER_HOUR", help="the most that a fleet may cost in an hour; needs --price")
-    parser.add_argument("--max-gpus", type=positive, default=MOST_GPUS, metavar="N", help=f"largest fleet (default {MOST_GPUS})")
-    parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"fleets to simulate, by the estimate (default {TOP})")
-    parser.add_argument("--seeds", type=positive, default=SEEDS, metavar="N", help=f"runs of each load (default {SEEDS})")
-    parser.add_argument("--most-requests", type=positive, default=MOST_REQUESTS, metavar="N", help=f"of a run (default {MOST_REQUESTS})")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out") / "plan_serving", metavar="DIR", help="folder for all results")
-    parser.add_argument("--jobs", type=positive, default=runner.WORKERS, metavar="N", help="parallel processes (default: number of processors)")
-    parser.add_argument("--json", action="store_true", help="the decision as JSON on stdout")
-    parser.add_executables()
-    options = parser.parse_args(arguments)
-    if options.budget and not options.price:
-        parser.error("--budget needs --price")
-    return options
+RUNNERS_UP = 2  # that are looked at where something changes
+SHOWN = 4  # instances in the chart of interactivity with low loads
+EXPLAINED_REQUESTS = 300  # of the run whose critical path is followed
 
 
 def _prices(options: argparse.Namespace, kinds: Sequence[space.Kind]) -> dict[str, float]:
     prices, there = dict(options.price), [kind.gpu for kind in kinds]
     for gpu in prices:
         if gpu not in there:
-            raise PlanError(f"--price {gpu}: is none of --gpus{yaml_source.nearest(gpu, there)}; accepted: {', '.join(there)}")
+            raise PlanError(f"--price {gpu}: is none of --gpus{nearest(gpu, there)}; accepted: {', '.join(there)}")
     if prices and (missing := [gpu for gpu in there if gpu not in prices]):
         raise PlanError(f"--price: {missing[0]} has no price; accepted: --price {missing[0]}=PER_HOUR")
     return prices
 
 
+def _traffic(options: argparse.Namespace) -> tuple[Traffic, dict[str, tuple]]:
+    """What candidates have in common, and the settings in which they differ."""
+    given = {name: getattr(options, name) for name in SETTINGS}
+    same = {name: values[0] for name, values in given.items() if len(values) == 1 and values[0] is not None}
+    requests = trace_of(options.traffic, options.out) if options.traffic else Drawn(options.prompt, options.output)
+    rate = options.rate or requests.rate_per_s
+    router = options.router[0] if len(options.router) == 1 else ""
+    return Traffic(str(options.model.resolve()), requests, rate, same, router), {name: values for name, values in given.items() if len(values) > 1}
+
+
+def _space(options: argparse.Namespace, kinds: Sequence[space.Kind], traffic: Traffic, tried: dict[str, tuple], executables: pathlib.Path) -> space.Space:
+    shapes = list(space.shapes_of({name: getattr(options, name) for name in ("tp", "pp", "dp", "ep")}, tried))
+    found = space.space_of(kinds, shapes, traffic, executables, options.jobs)
+    if not found.fit:
+        raise PlanError(f"no shape of an instance can run; {found.why_empty()}")
+    for name, values in tried.items():
+        for value in values:
+            refused = [reason for (_, shape), reason in found.refused.items() if dict(shape.settings).get(name) == value]
+            if refused and not any(dict(shape.settings).get(name) == value for _, shape in found.fit):
+                raise PlanError(f"--{name.replace('_', '-')} {value}: no shape can run; {refused[0]}")
+    first = next(iter(found.fit))
+    for router in options.router:
+        if router and (why := space.why_refused(traffic, Fleet(*first, 2, router=router), executables)):
+            raise PlanError(f"--router {router}: {why}")
+    return found
+
+
 def plan(arguments: Sequence[str]) -> int:
     """@throws PlanError, InputError"""
-    options = parse_options(arguments)
+    options = parse(arguments, __doc__)
     if not options.model.is_file():
         raise PlanError(f"--model {options.model}: no such file")
     executables = options.bin.resolve()
     names = space.shipped(executables)
     kinds = list(dict.fromkeys(space.kind_of(word.strip(), names, executables) for word in options.gpus.split(",")))
     prices = _prices(options, kinds)
-    more = {"kv_dtype": options.kv_dtype} if options.kv_dtype else {}
-    traffic = Traffic(str(options.model.resolve()), options.prompt, options.output, options.rate, options.engine, model_keys=more)
-    found = space.space_of(kinds, traffic, executables, options.tp, options.pp)
-    if not found.fit:
-        raise PlanError(f"no shape of an instance can run; {next(iter(found.refused.values()), 'none is within a server')}")
+    traffic, tried = _traffic(options)
+    found = _space(options, kinds, traffic, tried, executables)
     if options.budget and (least := min(shape.gpus * prices[kind.gpu] for kind, shape in found.fit)) > options.budget:
         raise PlanError(f"--budget {options.budget:g}: below one instance, which costs at least {least:g} an hour")
     store = Store(options.out.resolve())
+    traffic.requests.prepare()
+    if why := space.why_refused(traffic, Fleet(*next(iter(found.fit)), 1), executables):
+        raise PlanError(why)
     executables = store.keep_executables(executables, [kind.platform for kind in kinds])
     simulator = Simulator(store.directory, executables, options.jobs, options.slo, 1)
-    rates = estimate.rates_of(found.fit, traffic, simulator, not options.no_divided)
-    fleets = rates.fleets(options.rate, options.max_gpus)
-    if prices and options.budget:
+    estimator = estimate.Estimator(traffic, simulator, estimate.Contest(options.top, prices))
+    estimator.colocated(list(found.fit))
+    if not options.no_divided:
+        estimator.divided(list(found.fit))
+    rates = estimator.rates
+    fleets = rates.fleets(traffic.rate_per_s, options.max_gpus, options.router)
+    if options.budget:
         fleets = [fleet for fleet in fleets if (fleet.gpus - fleet.shape.gpus) * prices[fleet.kind.gpu] < options.budget]
     if not fleets:
         raise PlanError(_no_fleet(rates, options))
     fleets.sort(key=lambda fleet: (fleet.gpus * prices.get(fleet.kind.gpu, 1.0), fleet.gpus, -rates.of(fleet), fleet.label))
-    simulator = Simulator(store.directory, executables, options.jobs, options.slo, options.seeds)
-    looked_at = sizes.Sizes(traffic, rates, simulator, options.most_requests, options.max_gpus)
+    simulator = Simulator(store.directory, executables, options.jobs, options.slo, options.seeds if traffic.requests.is_endless else 1)
+    looked_at = sizes.Sizes(traffic, rates, simulator, options.most_requests, options.max_gpus, prices)
     looked_at.look(fleets[:options.top])
-    decision = Decision(traffic, options.slo, found, rates, looked_at, prices, options.budget, {}, {})
-    if decision.winner:
-        decision.knees = _knees(decision, traffic, simulator)
-        decision.what_if = _what_if(decision.winner, traffic, simulator, options.most_requests)
-    result.write(options.out / "decision.html", decision.html())
+    decision = Decision(traffic, options.slo, found, rates, looked_at, prices, options.budget, fleets)
+    looked_at.find_largest(fleet for fleet in looked_at.smallest() if fleet in decision.affordable)
+    if decision.winner and not options.no_what_if:
+        others = [fleet for fleet in looked_at.smallest() if fleet.family != decision.winner.family][:RUNNERS_UP - 1]
+        decision.changes = sizes.changes(looked_at, decision.winner, others)
+        estimator.beside(sorted(rates.loads, key=lambda key: -(rates.colocated.get(key) or 0.0) / key[1].gpus / prices.get(key[0].gpu, 1.0))[:SHOWN])
+        decision.explained = simulator.explained((traffic, decision.winner), EXPLAINED_REQUESTS)
+    result.write(options.out / "decision.html", page.text(decision))
     result.write(options.out / "decision.json", json.dumps(decision.json(), indent=2) + "\n")
     result.write(options.out / "plan.csv", decision.csv_text())
     print(json.dumps(decision.json(), indent=2) if options.json else decision.text(), end="\n" if options.json else "")
@@ -160,22 +124,3 @@ def _no_fleet(rates: estimate.Rates, options: argparse.Namespace) -> str:
     (kind, shape), rate = max(((key, rate) for key, rate in rates.colocated.items() if rate), key=lambda entry: entry[1] / entry[0][1].gpus)
     budget = f" within {options.budget:g} an hour" if options.budget else ""
     return f"no fleet of at most {options.max_gpus} GPUs{budget} has enough: an instance of {shape.label} on {kind.gpu} keeps the objectives up to {rate:g} requests/s"
-
-
-def _knees(decision: Decision, traffic: Traffic, simulator: Simulator) -> dict[Fleet, Knee]:
-    """Of the smallest fleet of each family that holds."""
-    smallest: dict[tuple, Fleet] = {}
-    for fleet in decision.affordable:
-        key = fleet.kind, fleet.shape, bool(fleet.colocated)
-        if key not in smallest or fleet.gpus < smallest[key].gpus:
-            smallest[key] = fleet
-    answers = simulator.together("largest rates", {fleet: traffic.scenario(fleet) for fleet in smallest.values()},
-                                 {fleet: Search(sizes.FIRST, 4 * sizes.FIRST, estimate.PRECISION).largest(traffic.rate_per_s) for fleet in smallest.values()})
-    return {fleet: answer for fleet, answer in answers.items() if isinstance(answer, Knee)}
-
-
-def _what_if(winner: Fleet, traffic: Traffic, simulator: Simulator, most: int) -> dict:
-    asked = {change: found for change, make in sizes.changes(traffic).items() if (found := make(winner))}
-    answers = simulator.together("what if", {change: scenario for change, (scenario, _) in asked.items()},
-                                 {change: Search(sizes.FIRST, most, 0.02).settle([rate]) for change, (_, rate) in asked.items()})
-    return {change: loads[0] for change, loads in answers.items()}

@@ -1,27 +1,20 @@
-"""The result of a plan as text, JSON, CSV and a page."""
+"""The result of a plan: what is chosen, why, and what would change it; as text, JSON and CSV. page.py shows it."""
 
 import csv
 import io
-import json
 import pathlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lib.request_times import percentile
 from loading import cost
-from loading.judgement import Load
 from loading.objectives import Objective
 from loading.result import duration_text
-from loading.search import Knee
-from reporting.lines import Bars, Dot, Line, Lines
-from reporting.markup import element
-from reporting.page import chart_section, document, facts_list, section, text_table
+from planning.estimate import rank_correlation
 
-from .estimate import Rates
-from .fleet import Fleet, Traffic
-from .sizes import Sizes
+from .estimate import Key, Rates
+from .fleet import Fleet, Kind, Traffic
+from .sizes import Change, Sizes
 from .space import Space
-
-ESTIMATE = "The estimate: the largest rate of one instance by short runs, times the instances; of prefill and decode instances the smaller of both."
 
 
 @dataclass
@@ -33,30 +26,40 @@ class Decision:
     sizes: Sizes
     prices: dict[str, float]
     budget: float | None
-    knees: dict[Fleet, Knee]
-    what_if: dict[str, Load]  # of the winner
+    estimated: list[Fleet]  # the smallest fleets by the estimate, in its order
+    changes: dict[str, Change] = field(default_factory=dict)
+    explained: pathlib.Path | None = None  # folder of the winner's run with critical paths
 
     # -- what is chosen
 
     def per_hour(self, fleet: Fleet) -> float | None:
         return fleet.gpus * self.prices[fleet.kind.gpu] if self.prices else None
 
+    def worth(self, kind: Kind) -> float:
+        """What a GPU counts: its price, or 1."""
+        return self.prices.get(kind.gpu, 1.0)
+
+    def _cost(self, fleet: Fleet) -> float:
+        return fleet.gpus * self.worth(fleet.kind)
+
     @property
     def affordable(self) -> list[Fleet]:
-        return [fleet for fleet in self.sizes.holding if self.budget is None or self.per_hour(fleet) <= self.budget]
+        return [fleet for fleet in self.sizes.holding if self.budget is None or self._cost(fleet) <= self.budget]
+
+    def _level(self, fleet: Fleet) -> float:
+        return max((finding.level for finding in self.sizes.loads[fleet].findings), default=0.0)
 
     def best(self) -> dict[str, Fleet]:
         """By question. Ties go to the fleet with more room below its limits."""
         fleets = self.affordable
         if not fleets:
             return {}
-        level = {fleet: max((finding.level for finding in self.sizes.loads[fleet].findings), default=0.0) for fleet in fleets}
-        found = {"fewest GPUs": min(fleets, key=lambda fleet: (fleet.gpus, level[fleet], fleet.label))}
+        found = {"fewest GPUs": min(fleets, key=lambda fleet: (fleet.gpus, self._level(fleet), fleet.label))}
         if self.prices:
-            found["cheapest"] = min(fleets, key=lambda fleet: (self.per_hour(fleet), level[fleet], fleet.label))
-        if known := [fleet for fleet in fleets if fleet in self.knees]:
-            found["best per GPU"] = max(known, key=lambda fleet: self.knees[fleet].rate_per_s / fleet.gpus)
-            found["most headroom"] = max(known, key=lambda fleet: self.knees[fleet].rate_per_s)
+            found["cheapest"] = min(fleets, key=lambda fleet: (self._cost(fleet), self._level(fleet), fleet.label))
+        if known := [fleet for fleet in fleets if fleet in self.sizes.knees]:
+            found["best per GPU"] = max(known, key=lambda fleet: self.sizes.knees[fleet] / fleet.gpus)
+            found["most headroom"] = max(known, key=lambda fleet: self.sizes.knees[fleet])
         return found
 
     @property
@@ -64,10 +67,19 @@ class Decision:
         best = self.best()
         return best.get("cheapest") or best.get("fewest GPUs")
 
+    def correlation(self) -> float | None:
+        """Of the ranks of estimated and simulated requests/s for a GPU's price (or a GPU), over the fleets whose largest rate is known."""
+        known = [fleet for fleet in self.sizes.knees if fleet not in self.sizes.above]
+        return rank_correlation([self.rates.of(fleet) / self._cost(fleet) for fleet in known], [self.sizes.knees[fleet] / self._cost(fleet) for fleet in known])
+
     # -- tables
 
     def ranked(self) -> list[Fleet]:
-        return sorted(self.sizes.loads, key=lambda fleet: (not self.sizes.loads[fleet].holds, self.per_hour(fleet) or fleet.gpus, fleet.gpus, fleet.label))
+        return sorted(self.sizes.loads, key=lambda fleet: (not self.sizes.loads[fleet].holds, self._cost(fleet), fleet.gpus, fleet.label))
+
+    def knee_text(self, fleet: Fleet) -> str:
+        knee = self.sizes.knees.get(fleet)
+        return "" if knee is None else f"{'over ' if fleet in self.sizes.above else ''}{knee:.3g}"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         price = ["per hour", "per 1M out"] if self.prices else []
@@ -83,13 +95,49 @@ class Decision:
             row += ["yes" if load.holds else "no"]
             row += [duration_text(finding.value) if finding.objective.quantity else f"{finding.value:.3g}" for finding in load.findings]
             row += [f"{1 / percentile(times, 50):.3g}" if times else "", f"{tokens / fleet.gpus:.0f}" if tokens else ""]
-            knee = self.knees.get(fleet)
-            rows.append([*row, f"{self.rates.of(fleet):.3g}", f"{knee.rate_per_s:.3g}" if knee else ""])
+            rows.append([*row, f"{self.rates.of(fleet):.3g}", self.knee_text(fleet)])
         return head, rows
 
-    def what_would_change(self) -> list[list[str]]:
-        return [[change, "holds" if load.holds else "broken", ", ".join(f"{finding.objective.label} {finding.value:.3g}" for finding in load.findings)]
-                for change, load in self.what_if.items()]
+    def why(self) -> tuple[list[str], list[list[str]]]:
+        """The winner and the best fleet of every other kind of instance: what each takes, and what stops it from taking less."""
+        unit = "per hour" if self.prices else "GPUs"
+        head = ["fleet", unit, "of the winner's", "requests/s of an instance", f"requests/s for {'a price of 1' if self.prices else 'a GPU'}", "breaks first", "known by"]
+        smallest = {fleet.family: fleet for fleet in reversed(self.sizes.smallest())}
+        shown = {fleet.family: smallest.get(fleet.family, fleet) for fleet in (self.winner, *self.estimated) if fleet}
+        rows = []
+        for fleet in sorted(shown.values(), key=lambda fleet: (fleet != self.winner, self._cost(fleet), fleet.label)):
+            simulated = fleet in self.sizes.loads
+            rate = self.sizes.knees.get(fleet) or self.rates.of(fleet)
+            holds = self.sizes.loads[fleet].holds if simulated else None
+            how = "estimate" if not simulated else "simulated" if holds else "simulated: does not hold"
+            broken = self.sizes.broken.get(fleet) or (tuple(f.objective.metric for f in self.sizes.loads[fleet].broken) if simulated else ())
+            rows.append([fleet.label, f"{self._cost(fleet):.3g}", f"{self._cost(fleet) / self._cost(self.winner):.2f} x", f"{rate / fleet.instances:.3g}",
+                         f"{rate / self._cost(fleet):.3g}", self._words(broken[:1]), how])
+        for (kind, shape), most in self.rates.at_most.items():
+            rows.append([f"{shape.label} on {kind.gpu}", "", "", f"below {most:.3g}", f"below {most / shape.gpus / self.worth(kind):.3g}", "", "left out: takes more than the others"])
+        return head, rows
+
+    def _words(self, metrics: tuple[str, ...]) -> str:
+        labels = {objective.metric: objective.label for objective in self.objectives}
+        return ", ".join(labels.get(metric, metric) for metric in metrics)
+
+    def what_would_change(self) -> tuple[list[str], list[list[str]]]:
+        unit = "per hour" if self.prices else "GPUs"
+        head = ["change", "the winner", "its values", "it would take", "best then", unit]
+        rows = []
+        for change, found in self.changes.items():
+            then = found.sizes.smallest()
+            same = next((fleet for fleet in then if fleet.family == self.winner.family), None)
+            best = then[0] if then else None
+            values = ", ".join(f"{finding.objective.label} {duration_text(finding.value) if finding.objective.quantity else f'{finding.value:.3g}'}"
+                               for finding in found.load.findings) if found.load else "no instance is left"
+            most = max((fleet.instances for fleet in found.sizes.loads if fleet.family == self.winner.family), default=0)
+            takes = f"{same.label}" if same else f"more than {most} instances"
+            if found.is_of_loss:  # one more than what is needed without it
+                takes = "nothing more" if found.load and found.load.holds else f"a spare instance: {self.winner.instances + 1}"
+                best = None
+            rows.append([change, "holds" if found.load and found.load.holds else "breaks", values, takes, best.label if best else "", f"{self._cost(best):.3g}" if best else ""])
+        return head, rows
 
     def memory(self) -> list[list[str]]:
         rows = [[kind.gpu, shape.label, memory.text, f"{memory.kv_tokens} tokens"] for (kind, shape), memory in self.space.fit.items()]
@@ -99,44 +147,73 @@ class Decision:
 
     def question(self) -> str:
         limits = ", ".join(objective.text for objective in self.objectives)
-        return f"{pathlib.Path(self.traffic.model).stem}, {self.traffic.rate_per_s:g} requests/s, prompts {_lengths(self.traffic.prompt)}, answers {_lengths(self.traffic.output)} tokens; {limits}"
+        return f"{pathlib.Path(self.traffic.model).stem}, {self.traffic.rate_per_s:.4g} requests/s, {self.traffic.requests.text}; {limits}"
 
     def sentence(self) -> str:
         best = self.best()
         if not best:
-            broken = min(self.sizes.loads, key=lambda fleet: max((f.level for f in self.sizes.loads[fleet].findings), default=0.0), default=None)
+            broken = min(self.sizes.loads, key=self._level, default=None)
             return "No fleet that was simulated keeps the objectives" + (f"; {broken.label} is nearest." if broken else ".")
         by_fleet: dict[Fleet, list[str]] = {}
         for name, fleet in best.items():
             by_fleet.setdefault(fleet, []).append(name)
         return "; ".join(f"{', '.join(names)}: {fleet.label} ({fleet.gpus} GPUs{self._price(fleet)})" for fleet, names in by_fleet.items()) + "."
 
+    def reason(self) -> str:
+        """Why the winner wins, in one or two sentences."""
+        winner = self.winner
+        others = [fleet for fleet in self.sizes.smallest() if fleet.family != winner.family and fleet in self.affordable]
+        rate = self.sizes.knees.get(winner)
+        words = f"{winner.label} keeps the objectives"
+        if rate:
+            words += f" up to {self.knee_text(winner)} requests/s, {rate / self.traffic.rate_per_s:.2f} times the traffic"
+            if broken := self.sizes.broken.get(winner):
+                words += f"; beyond, {self._words(broken[:1])} breaks first"
+        words += "."
+        if fewer := next((fleet for fleet in self.sizes.loads if fleet.family == winner.family and fleet.gpus < winner.gpus), None):
+            words += f" {fewer.label} is too few: {self._words(tuple(f.objective.metric for f in self.sizes.loads[fewer].broken)) or 'requests pile up'}."
+        if others:
+            other, unit = others[0], "the price" if self.prices else "the GPUs"
+            words += f" The next best kind, {other.label}, takes {self._cost(other) / self._cost(winner):.2f} times {unit}."
+        return words
+
     def _price(self, fleet: Fleet) -> str:
         return f", {self.per_hour(fleet):.4g} an hour" if self.prices else ""
 
     def text(self) -> str:
         head, rows = self.table()
-        lines = [self.question(), self.sentence(), ""]
-        for table in ([head, *rows], self.what_would_change()):
-            widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))] if table else []
+        lines = [self.question(), self.sentence(), *([self.reason()] if self.winner else []), ""]
+        changed = self.what_would_change() if self.changes else ([], [])
+        for first, others in ((head, rows), changed):
+            table = [first, *others] if others else []
+            widths = [max(len(row[i]) for row in table) for i in range(len(first))] if table else []
             lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table] + [""]
         return "\n".join(lines[:-1]).rstrip() + "\n"
 
     def json(self) -> dict:
         def one(fleet: Fleet) -> dict:
             load = self.sizes.loads[fleet]
-            knee = self.knees.get(fleet)
-            return {"fleet": fleet.label, "gpu": fleet.kind.gpu, "platform": fleet.kind.platform, "tp": fleet.shape.tp, "pp": fleet.shape.pp,
+            shape = fleet.shape
+            return {"fleet": fleet.label, "gpu": fleet.kind.gpu, "platform": fleet.kind.platform, "tp": shape.tp, "pp": shape.pp, "dp": shape.dp, "ep": shape.ep,
+                    **dict(shape.settings), **({"router": fleet.router} if fleet.router else {}),
                     "colocated": fleet.colocated, "prefill": fleet.prefill, "decode": fleet.decode, "gpus": fleet.gpus, "per_hour": self.per_hour(fleet),
-                    "holds": load.holds, "estimate_per_s": self.rates.of(fleet), "max_rate_per_s": knee.rate_per_s if knee else None,
+                    "holds": load.holds, "estimate_per_s": self.rates.of(fleet), "max_rate_per_s": self.sizes.knees.get(fleet),
+                    "max_rate_is_above": fleet in self.sizes.above,
                     "objectives": {finding.objective.metric: finding.value for finding in load.findings}}
 
+        def shape_of(key: Key) -> str:
+            return f"{key[1].label} on {key[0].gpu}"
+
         return {"schema_version": 1, "rate_per_s": self.traffic.rate_per_s, "best": {name: fleet.label for name, fleet in self.best().items()},
-                "fleets": [one(fleet) for fleet in self.ranked()],
-                "one_instance_per_s": [{"gpu": kind.gpu, "tp": shape.tp, "pp": shape.pp, "colocated": rate, "prefill": self.rates.prefill.get((kind, shape)),
-                                        "decode": self.rates.decode.get((kind, shape))} for (kind, shape), rate in self.rates.colocated.items()],
-                "no_memory": {f"{shape.label} on {kind.gpu}": reason for (kind, shape), reason in self.space.refused.items()},
-                "what_if": {change: load.holds for change, load in self.what_if.items()}}
+                "why": self.reason() if self.winner else None, "fleets": [one(fleet) for fleet in self.ranked()],
+                "one_instance_per_s": [{"instance": shape_of(key), "colocated": rate, "below": self.rates.at_most.get(key), "prefill": self.rates.prefill.get(key),
+                                        "decode": self.rates.decode.get(key)} for key, rate in self.rates.colocated.items()],
+                "rank_correlation": self.correlation(),
+                "no_memory": {shape_of(key): reason for key, reason in self.space.refused.items()},
+                "left_out": dict(self.space.outside),
+                "what_if": {change: {"holds": bool(found.load and found.load.holds),
+                                     "best": next((fleet.label for fleet in found.sizes.smallest()), None) if not found.is_of_loss else None}
+                            for change, found in self.changes.items()}}
 
     def csv_text(self) -> str:
         text = io.StringIO()
@@ -145,37 +222,3 @@ class Decision:
         writer.writeheader()
         writer.writerows(fleets)
         return text.getvalue()
-
-    def html(self) -> str:
-        title = f"Serving plan: {pathlib.Path(self.traffic.model).stem}"
-        main = element("main", element("h1", title), element("p", self.sentence()),
-                       facts_list([("question", self.question()), ("engine", self.traffic.engine), ("links", self.traffic.fidelity)]), id="main")
-        head, rows = self.table()
-        sections = [section("fleets", "Simulated fleets", element("p", ESTIMATE, class_="note"), text_table("Simulated fleets, table", head, rows))]
-        if self.what_if:
-            sections.append(section("what-if", f"What would change it: {self.winner.label}",
-                                    text_table("What would change it, table", ["change", "objectives", "values"], self.what_would_change())))
-        sections += [chart_section(chart) for chart in (*self._gpus(), *self._front())]
-        sections.append(section("memory", "Memory of an instance's fullest rank",
-                                text_table("Memory, table", ["GPU", "shape", "sum", "KV"], self.memory())))
-        return document(title, main, sections)
-
-    def _gpus(self) -> list[Bars]:
-        bars = [(None, fleet.label, {"": float(self.per_hour(fleet) or fleet.gpus)}) for fleet in self.ranked() if self.sizes.loads[fleet].holds]
-        return [Bars("cost", "Fleets that keep the objectives", "price per hour" if self.prices else "GPUs", bars)] if bars else []
-
-    def _front(self) -> list[Lines]:
-        """Throughput of a GPU against interactivity, as the field draws it; from the short runs of one instance."""
-        lines = []
-        for (kind, shape), loads in self.rates.loads.items():
-            dots = [Dot(1 / percentile(times, 50), tokens / shape.gpus, None, f"{load.rate_per_s:g} requests/s") for load in loads
-                    if (times := load.times("tpot")) and (tokens := load.mean("middle.output_tokens_per_s")) and not load.grows]
-            if len(dots) > 1:
-                lines.append(Line(f"{shape.label} on {kind.gpu}", sorted(dots, key=lambda dot: dot.x)))
-        note = "One instance at rising rates, from short runs; loads without a steady state are left out."
-        return [Lines("front", "Throughput of a GPU against interactivity", "tokens/s/user", "output tokens/s/GPU", lines, note=note)] if lines else []
-
-
-def _lengths(lengths: object) -> str:
-    """`1180`, or `lognormal mean 1180 cv_ratio 0.86`."""
-    return " ".join(f"{key} {_lengths(value)}" for key, value in lengths.items()) if isinstance(lengths, dict) else str(lengths)

@@ -1,10 +1,10 @@
-"""How many instances it takes: fleets at the rate of the plan, with one instance less while the objectives hold, or one more."""
+"""How many instances it takes: fleets at the rate of the plan, with fewer instances while the objectives hold, or more; and what would change it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from loading.judgement import Load
-from loading.search import Search
+from loading.search import Knee, KneeAbove, Search, rounded
 
 from .estimate import Rates
 from .fleet import Fleet, Traffic
@@ -12,6 +12,8 @@ from .simulate import Simulator
 
 ROUNDS = 4
 FIRST = 600  # requests of a run
+PRECISION = 0.1  # of the largest rate of a fleet
+HEADROOM = 2.0  # times the rate of the plan: more is not looked for
 
 
 @dataclass
@@ -21,21 +23,40 @@ class Sizes:
     simulator: Simulator
     most_requests: int
     most_gpus: int
+    prices: Mapping[str, float] = field(default_factory=dict)
     loads: dict[Fleet, Load] = field(default_factory=dict)
+    knees: dict[Fleet, float] = field(default_factory=dict)  # requests/s
+    broken: dict[Fleet, tuple[str, ...]] = field(default_factory=dict)  # metrics that break beyond, the first one first
+    above: set[Fleet] = field(default_factory=set)  # that keep the objectives at HEADROOM times the rate
 
-    def look(self, fleets: Iterable[Fleet]) -> None:
+    def look(self, fleets: Iterable[Fleet], what: str = "fleets") -> None:
         pending = list(fleets)
         for number in range(ROUNDS):
             if not pending:
                 return
-            answers = self.simulator.together(f"fleets, round {number + 1}", {fleet: self.traffic.scenario(fleet) for fleet in pending},
-                                              {fleet: Search(FIRST, self.most_requests, 0.02).settle([self.traffic.rate_per_s]) for fleet in pending})
+            answers = self.simulator.together(f"{what}, round {number + 1}", {fleet: (self.traffic, fleet) for fleet in pending},
+                                              {fleet: self._search().settle([self.traffic.rate_per_s]) for fleet in pending})
             self.loads |= {fleet: loads[0] for fleet, loads in answers.items()}
             more = [self._next(fleet) for fleet in pending if fleet in answers]
-            pending = [fleet for fleet in dict.fromkeys(more) if fleet and fleet not in self.loads and fleet.gpus <= self.most_gpus]
+            pending = [fleet for fleet in dict.fromkeys(more) if fleet and fleet not in self.loads and self._is_of_use(fleet)]
+
+    def _search(self) -> Search:
+        """Of a trace all requests run: its load is not the same all the time."""
+        most = min(self.most_requests, self.traffic.requests.most)
+        return Search(min(FIRST, most) if self.traffic.requests.is_endless else most, most, 0.02)
+
+    def _price(self, fleet: Fleet) -> float:
+        return fleet.gpus * self.prices.get(fleet.kind.gpu, 1.0)
+
+    def _is_of_use(self, fleet: Fleet) -> bool:
+        """Not if another one holds with fewer GPUs, and one at a lower price."""
+        if fleet.gpus > self.most_gpus:
+            return False
+        holding = self.holding
+        return not (any(other.gpus < fleet.gpus for other in holding) and any(self._price(other) < self._price(fleet) for other in holding))
 
     def _next(self, fleet: Fleet) -> Fleet | None:
-        """One instance less where the objectives hold, else one more; of prefill and decode the one that the estimate says is enough, or lacks."""
+        """Fewer instances where the objectives hold, else more; of prefill and decode those that the estimate says are enough, or are lacking."""
         step = -1 if self.loads[fleet].holds else 1
         if fleet.colocated:
             return replace(fleet, colocated=fleet.colocated + step) if fleet.colocated + step > 0 else None
@@ -46,6 +67,28 @@ class Sizes:
     def holding(self) -> list[Fleet]:
         return [fleet for fleet, load in self.loads.items() if load.holds]
 
+    def smallest(self) -> list[Fleet]:
+        """The smallest fleet of each family that holds, the cheapest first."""
+        found: dict[tuple, Fleet] = {}
+        for fleet in sorted(self.holding, key=lambda fleet: (fleet.gpus, fleet.label)):
+            found.setdefault(fleet.family, fleet)
+        return sorted(found.values(), key=lambda fleet: (self._price(fleet), fleet.gpus, fleet.label))
+
+    def find_largest(self, fleets: Iterable[Fleet]) -> None:
+        """The largest rates of fleets that hold. What their loads at the plan's rate have told is not asked again."""
+        fleets, rate = list(fleets), self.traffic.rate_per_s
+        searches = {fleet: Search(self.loads[fleet].count, 4 * self.loads[fleet].count, PRECISION, {rate: self.loads[fleet]}) for fleet in fleets}
+        end = rounded(HEADROOM * rate)
+        starts = {fleet: min(max(self.rates.of(fleet), 1.1 * rate), end) for fleet in fleets}
+        answers = self.simulator.together("largest rates", {fleet: (self.traffic, fleet) for fleet in fleets},
+                                          {fleet: search.largest(starts[fleet], most=end) for fleet, search in searches.items()})
+        for fleet, answer in answers.items():
+            if isinstance(answer, Knee):
+                self.knees[fleet], self.broken[fleet] = answer.rate_per_s, answer.broken
+            elif isinstance(answer, KneeAbove):
+                self.knees[fleet] = end
+                self.above.add(fleet)
+
 
 def lost(fleet: Fleet) -> Fleet | None:
     """With one instance less, of a divided fleet one that answers."""
@@ -53,20 +96,33 @@ def lost(fleet: Fleet) -> Fleet | None:
     return replace(fleet, **{part: getattr(fleet, part) - 1}) if getattr(fleet, part) > 1 else None
 
 
-def doubled(lengths: object) -> object:
-    """A number or a distribution of lengths, all of them twice as long."""
-    if isinstance(lengths, dict):
-        return {key: value if key == "cv_ratio" else doubled(value) for key, value in lengths.items()}
-    return [doubled(value) for value in lengths] if isinstance(lengths, list) else 2 * lengths if isinstance(lengths, (int, float)) else lengths
+MORE, LOST, LONGER = "10 % more requests", "one instance lost", "prompts twice as long"
 
 
-Changes = dict[str, Callable[[Fleet], tuple[dict, float] | None]]
+@dataclass
+class Change:
+    """What becomes of the winner: its load with the change, and the fleets that keep the objectives then."""
+
+    load: Load | None  # None: nothing is left
+    sizes: Sizes
+    is_of_loss: bool = False
 
 
-def changes(traffic: Traffic) -> Changes:
-    """What might change: the scenario and the rate with it."""
-    return {
-        "10 % more requests": lambda fleet: (traffic.scenario(fleet), 1.1 * traffic.rate_per_s),
-        "one instance lost": lambda fleet: (traffic.scenario(smaller), traffic.rate_per_s) if (smaller := lost(fleet)) else None,
-        "prompts twice as long": lambda fleet: (traffic.scenario(fleet, prompt=doubled(traffic.prompt)), traffic.rate_per_s),
-    }
+def changes(sizes: Sizes, winner: Fleet, others: Iterable[Fleet]) -> dict[str, Change]:
+    """@param others  the next best fleets, which may be better then"""
+    traffic, found = sizes.traffic, {}
+    of: Callable[[Traffic], Sizes] = lambda changed: replace(sizes, traffic=changed, loads={}, knees={}, broken={}, above=set())
+    for change, changed in ((MORE, replace(traffic, rate_per_s=1.1 * traffic.rate_per_s)),
+                            (LONGER, replace(traffic, requests=traffic.requests.with_doubled_prompts()))):
+        then = of(changed)
+        then.look([winner, *others], change)
+        if winner in then.loads:
+            found[change] = Change(then.loads[winner], then)
+    fewer, then = lost(winner), of(traffic)
+    if fewer:
+        then.loads = dict(sizes.loads)
+        if fewer not in then.loads:
+            then.look([fewer], LOST)
+    if not fewer or fewer in then.loads:
+        found[LOST] = Change(then.loads.get(fewer) if fewer else None, then, True)
+    return found

@@ -1,18 +1,27 @@
 """The GPUs of a plan, the machines that hold them, and the shapes of instances that fit into their memory."""
 
+import itertools
 import json
 import pathlib
 import re
 import subprocess
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from lib.yaml_source import nearest
 
 from .fleet import Fleet, Kind, Shape, Traffic
+from .requests import Drawn
 
 PLATFORMS = ("dgx_h100", "dgx_a100", "dgx_b200", "plx_box", "gb200_nvl72")  # one of them holds each GPU; eight GPUs if there is a choice
-TP, PP = (1, 2, 4, 8), (1, 2, 4)
+TP = (1, 2, 4, 8)
 GB = 1e-9
+WITHIN = "no shape is within a server"
+OF_EXPERTS = "ep is neither 1 nor tp x dp"
+OF_REPLICAS = "with dp, ep is tp x dp"
+Key = tuple[Kind, Shape]
 
 
 class PlanError(Exception):
@@ -38,8 +47,19 @@ class Memory:
 
 @dataclass
 class Space:
-    fit: dict[tuple[Kind, Shape], Memory] = field(default_factory=dict)
-    refused: dict[tuple[Kind, Shape], str] = field(default_factory=dict)  # with the executable's sum of memory, or its rule
+    fit: dict[Key, Memory] = field(default_factory=dict)
+    refused: dict[Key, str] = field(default_factory=dict)  # with the executable's sum of memory, or its rule
+    outside: Counter[str] = field(default_factory=Counter)  # combinations by the rule that leaves them out
+
+    def why_empty(self) -> str:
+        """The rule that refused most. Reasons are alike if they differ only in numbers."""
+        if not self.refused:
+            return self.outside.most_common(1)[0][0]
+        alike: dict[str, list[str]] = {}
+        for reason in self.refused.values():
+            alike.setdefault(re.sub(r"[\d.]+", "", reason), []).append(reason)
+        most = max(alike.values(), key=len)
+        return most[-1] + (f" ({len(most)} of {len(self.refused)} shapes are refused alike)" if len(self.refused) > 1 else "")
 
 
 def shipped(executables: pathlib.Path) -> list[str]:
@@ -52,11 +72,15 @@ def shipped(executables: pathlib.Path) -> list[str]:
     raise PlanError(f"no platform executables in {executables}")
 
 
+def _run(executable: pathlib.Path, scenario: Mapping, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(executable), "/dev/stdin", *words], input=json.dumps(scenario), capture_output=True, text=True, check=False)
+
+
 def _asked(executable: pathlib.Path, gpu: str, *words: str) -> subprocess.CompletedProcess:
     """What the executable says about a server with this GPU."""
     scenario = {"schema_version": 1, "platform": executable.name, "machine": {"groups": {"gpus": {"servers": 1, "gpu": gpu}}},
                 "workload": {"kind": "p2p", "test": "matrix", "ranks": 2}}
-    return subprocess.run([str(executable), "/dev/stdin", *words], input=json.dumps(scenario), capture_output=True, text=True, check=False)
+    return _run(executable, scenario, *words)
 
 
 def kind_of(word: str, names: list[str], executables: pathlib.Path) -> Kind:
@@ -72,27 +96,53 @@ def kind_of(word: str, names: list[str], executables: pathlib.Path) -> Kind:
     raise PlanError(f"--gpus {found[0]}: no machine in {executables} holds it; tried: {', '.join(PLATFORMS)}")
 
 
-def space_of(kinds: list[Kind], traffic: Traffic, executables: pathlib.Path, tp: tuple[int, ...], pp: tuple[int, ...]) -> Space:
+def _why_outside(kind: Kind, shape: Shape) -> str | None:
+    if shape.gpus > kind.server_gpus:
+        return WITHIN
+    if shape.dp > 1 and shape.ep != shape.tp * shape.dp:
+        return OF_REPLICAS
+    return OF_EXPERTS if shape.ep not in (1, shape.tp * shape.dp) else None
+
+
+def shapes_of(axes: Mapping[str, Sequence[int]], settings: Mapping[str, Sequence]) -> Iterator[Shape]:
+    """@param axes  sizes by tp, pp, dp and ep. @param settings  values to try; None is the default"""
+    for sizes in itertools.product(*(axes[name] for name in ("tp", "pp", "dp", "ep"))):
+        for values in itertools.product(*settings.values()):
+            yield Shape(*sizes, tuple((name, value) for name, value in zip(settings, values) if value is not None))
+
+
+def space_of(kinds: Iterable[Kind], shapes: Sequence[Shape], traffic: Traffic, executables: pathlib.Path, workers: int) -> Space:
     """Asks the executables about the memory of each shape."""
-    space = Space()
-    for kind in kinds:
-        shapes = [Shape(t, p) for t in tp for p in pp if t * p <= kind.server_gpus]
-        for shape in shapes:
-            _ask(kind, shape, traffic, executables, space)
+    space, asked = Space(), []
+    for kind, shape in itertools.product(kinds, shapes):
+        if why := _why_outside(kind, shape):
+            space.outside[why] += 1
+        else:
+            asked.append((kind, shape))
+    traffic = replace(traffic, requests=Drawn(1, 2))  # memory does not depend on them
+    with ThreadPoolExecutor(workers) as pool:
+        answers = pool.map(lambda key: _run(executables / key[0].platform, traffic.scenario(Fleet(*key, 1), 1.0, 1), "--explain", "--json"), asked)
+        for key, done in zip(asked, answers):
+            if done.returncode == 0:
+                space.fit[key] = _memory(json.loads(done.stdout))
+            else:
+                space.refused[key] = _message(done)
     return space
 
 
-def _ask(kind: Kind, shape: Shape, traffic: Traffic, executables: pathlib.Path, space: Space) -> None:
-    scenario = traffic.scenario(Fleet(kind, shape, 1))
-    scenario = {key: value for key, value in scenario.items() if key != "schema_version"}
-    words = [str(executables / kind.platform), "/dev/stdin", "--explain", "--json"]
-    done = subprocess.run(words, input=json.dumps({"schema_version": 1} | scenario), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        message = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"
-        space.refused[kind, shape] = message.partition("error: ")[2] or message
-        return
-    explained = json.loads(done.stdout)
+def _message(done: subprocess.CompletedProcess) -> str:
+    message = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"
+    return message.partition("error: ")[2] or message
+
+
+def _memory(explained: dict) -> Memory:
     instance = explained["instances"][0]
     stage = min(instance["stages"], key=lambda entry: entry["blocks"])
-    space.fit[kind, shape] = Memory(stage["weight_bytes"], stage["activation_bytes"], explained["engine_reserved_bytes"],
-                                    int(instance["visible_bytes"] * explained["memory_limit_ratio"]), instance["kv_tokens"])
+    return Memory(stage["weight_bytes"], stage["activation_bytes"], explained["engine_reserved_bytes"],
+                  int(instance["visible_bytes"] * explained["memory_limit_ratio"]), instance["kv_tokens"])
+
+
+def why_refused(traffic: Traffic, fleet: Fleet, executables: pathlib.Path) -> str | None:
+    """What the executable has against a fleet or its requests; None: nothing."""
+    done = _run(executables / fleet.kind.platform, traffic.scenario(fleet, traffic.rate_per_s, 2), "--check")
+    return _message(done) if done.returncode else None
