@@ -8,6 +8,8 @@ from .markup import Element, Quantity, Scale, element
 
 COLORS = 10  # q0 to q8, and q9 for what has no colour of its own
 SIDE = 420.0  # of a panel, with its axes
+TICKS = 5  # of an axis
+DIGIT_WIDTH, LEAST_MARGIN = 8, 62  # of the labels of y
 BAND = 1.25  # dotted: a quarter more, a quarter less
 
 
@@ -27,10 +29,11 @@ def _panel(cloud: Cloud, left: float, top: float) -> Element:
     drawing = element("g")
     measured, predicted = ([pair[i] for _, pairs in cloud.groups for pair in pairs] for i in (0, 1))
     low, high = min(measured + predicted) / 1.3, max(measured + predicted) * 1.3
-    x = Scale(low, high, left + 62, left + SIDE - 16, True)
     y = Scale(low, high, top + SIDE - 78, top, True)
-    names = (Quantity(name, 1.0) for name in (f"measured {cloud.unit}", f"predicted {cloud.unit} (dotted: 25 % off)"))
-    drawing.append(axes(x, y, *names, 5))
+    x_name, y_name = (Quantity(name, 1.0) for name in (f"measured {cloud.unit}", f"predicted {cloud.unit} (dotted: 25 % off)"))
+    labels = max(len(y_name.text(value)) for value in y.ticks(TICKS))
+    x = Scale(low, high, left + max(LEAST_MARGIN, 14 + DIGIT_WIDTH * labels), left + SIDE - 16, True)
+    drawing.append(axes(x, y, x_name, y_name, TICKS))
     for factor, look in ((1.0, "ideal"), (BAND, "ideal band"), (1 / BAND, "ideal band")):
         begin, end = max(low, low / factor), min(high, high / factor)
         path = f"M{x(begin):.1f},{y(begin * factor):.1f}L{x(end):.1f},{y(end * factor):.1f}"

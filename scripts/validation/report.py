@@ -63,22 +63,29 @@ def _measured(one: Outcome) -> str:
 
 
 def draw(path: pathlib.Path, title: str, outcomes: Sequence[Outcome]) -> None:
-    """Predicted over measured, with separate plots for times and bandwidths. Systems with few rows share the last color."""
+    """Predicted over measured, with separate plots for times and bandwidths. A GPU has one color, whatever rows call its system; GPUs with few
+    rows share the last color."""
     compared = [one for one in outcomes if not one.skipped]
-    systems = [system for system, _ in collections.Counter(one.row["system"] for one in compared).most_common()]
+    gpus = [gpu for gpu, _ in collections.Counter(map(_gpu, compared)).most_common()]
     last = scatter.COLORS - 1
-    color = {system: min(i, last) for i, system in enumerate(systems)}
+    color = {gpu: min(i, last) for i, gpu in enumerate(gpus)}
     clouds = []
     for unit, factors, shown in PLOTS:
         groups = collections.defaultdict(list)
         for one in compared:
             if one.row["unit"] in factors:
                 factor = factors[one.row["unit"]] / shown
-                groups[color[one.row["system"]]].append((one.measured * factor, one.predicted * factor))
+                groups[color[_gpu(one)]].append((one.measured * factor, one.predicted * factor))
         if groups:
             clouds.append(scatter.Cloud(unit, sorted(groups.items())))
-    names = systems[:last] + ["others"] * (len(systems) > last)
+    names = gpus[:last] + ["others"] * (len(gpus) > last)
     reporting_figures.write(path, title, scatter.draw(names, clouds))
+
+
+def _gpu(one: Outcome) -> str:
+    """The datasheet of the scenario's GPUs; of a board that has one kind of GPU, the board."""
+    group = next(iter(one.experiment.scenario["machine"]["groups"].values()))
+    return group.get("gpu", one.experiment.platform)
 
 
 def _errors(outcomes: Sequence[Outcome]) -> str:

@@ -184,6 +184,7 @@ def test_out_holds_rows_plot_digest_and_runs(tmp_path, binaries):
     figure = xml.etree.ElementTree.parse(out / "digest_fabric.svg").getroot()
     points = [part.get("d") for part in figure.iter("{http://www.w3.org/2000/svg}path") if part.get("class", "").startswith("points ")]
     assert "".join(points).count("M") == 3
+    assert [text.text for text in figure.iterfind(".//*[@class='legend']/{http://www.w3.org/2000/svg}text")] == ["H100-SXM5-80GB"]
 
 
 COUNTED = EXECUTABLE.replace("workload =", "open(os.environ['COUNT'], 'a').write('x'); workload =", 1)
