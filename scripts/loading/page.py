@@ -7,7 +7,7 @@ from lib import summaries
 from lib.request_times import percentile
 from reporting.charts import Chart, Shares
 from reporting.lines import Dot, Line, Lines
-from reporting.markup import Element, element
+from reporting.markup import Element, brief, element
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 from reporting.path_charts import charts as causes
 
@@ -135,7 +135,7 @@ def _tiles(found: Result) -> Element | None:
     if times := at.times("tpot"):
         shown.append(("tokens/s for a user, median", f"{1 / percentile(times, 50):.3g}"))
     if tokens := at.mean("middle.output_tokens_per_s"):
-        shown.append(("output tokens/s", f"{tokens:.3g}"))
+        shown.append(("output tokens/s", brief(tokens)))
     if spent := cost.of_load(at, found.prices):
         shown.append(("for a million output tokens", f"{spent.per_million_output:.3g}"))
     return tiles(shown)

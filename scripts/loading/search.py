@@ -100,6 +100,10 @@ class Search:
             if not asked:
                 return [self.loads[rate] for rate in rates]
 
+    def is_settled(self, rate: float) -> bool:
+        """Whether a longer run of this load would not tell more, or may not be."""
+        return not self._more(self.loads[rate], False)
+
     def _more(self, load: Load, roughly: bool) -> int:
         """How many requests the runs of a load need; 0: these are enough."""
         if load.verdict is not Verdict.OPEN or load.count >= self.most:
@@ -166,7 +170,7 @@ class Search:
                 raise NoKnee(f"no load meets {_why_broken(load)} at {rate:g} requests/s, where requests hardly meet")
             if low is None:
                 served = high.mean("middle.request_rate_per_s") or high.rate_per_s
-                rate = rounded(max(min(high.rate_per_s / STEP, served), least))
+                rate = rounded(max(min(high.rate_per_s / self._step_down(), served), least))
             elif high is None:
                 rate = rounded(min(STEP * low.rate_per_s, most))
             elif high.rate_per_s / low.rate_per_s > 1 + 2 * self.precision:
@@ -177,6 +181,10 @@ class Search:
             else:
                 return self._knee(low, high)
         raise NoKnee(f"{MOST_LOADS} loads did not find the knee; the last one was {rate:g} requests/s")
+
+    def _step_down(self) -> float:
+        """STEP, but where it has not helped twice, more and more: perhaps no rate keeps the objectives."""
+        return STEP ** max(1.0, 2.0 ** (len(self.loads) - 2))
 
     def _between(self, low: Load, high: Load) -> float:
         """The next rate: where the limit is met, but so far from both ends that one of them moves."""

@@ -28,7 +28,7 @@ from .space import PlanError
 
 __all__ = ["PlanError", "amount", "plan"]
 NONE_HOLDS = 1
-RUNNERS_UP = 2  # that are looked at where something changes
+RUNNERS_UP = 1  # that are looked at where something changes
 SHOWN = 4  # instances in the chart of interactivity with low loads
 EXPLAINED_REQUESTS = 300  # of the run whose critical path is followed
 
@@ -70,9 +70,8 @@ def _space(options: argparse.Namespace, kinds: Sequence[space.Kind], traffic: Tr
     return found
 
 
-def plan(arguments: Sequence[str]) -> int:
-    """@throws PlanError, InputError"""
-    options = parse(arguments, __doc__)
+def decide(options: argparse.Namespace) -> Decision:
+    """The decision, with its runs in `options.out`. @throws PlanError, InputError"""
     if not options.model.is_file():
         raise PlanError(f"--model {options.model}: no such file")
     executables = options.bin.resolve()
@@ -92,7 +91,7 @@ def plan(arguments: Sequence[str]) -> int:
     estimator = estimate.Estimator(traffic, simulator, estimate.Contest(options.top, prices))
     estimator.colocated(list(found.fit))
     if not options.no_divided:
-        estimator.divided(list(found.fit))
+        estimator.divided([key for key in found.fit if key not in estimator.rates.why_not])
     rates = estimator.rates
     fleets = rates.fleets(traffic.rate_per_s, options.max_gpus, options.router)
     if options.budget:
@@ -106,10 +105,17 @@ def plan(arguments: Sequence[str]) -> int:
     decision = Decision(traffic, options.slo, found, rates, looked_at, prices, options.budget, fleets)
     looked_at.find_largest(fleet for fleet in looked_at.smallest() if fleet in decision.affordable)
     if decision.winner and not options.no_what_if:
-        others = [fleet for fleet in looked_at.smallest() if fleet.family != decision.winner.family][:RUNNERS_UP - 1]
+        others = [fleet for fleet in looked_at.smallest() if fleet.family != decision.winner.family][:RUNNERS_UP]
         decision.changes = sizes.changes(looked_at, decision.winner, others)
         estimator.beside(sorted(rates.loads, key=lambda key: -(rates.colocated.get(key) or 0.0) / key[1].gpus / prices.get(key[0].gpu, 1.0))[:SHOWN])
         decision.explained = simulator.explained((traffic, decision.winner), EXPLAINED_REQUESTS)
+    return decision
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """@throws PlanError, InputError"""
+    options = parse(arguments, __doc__)
+    decision = decide(options)
     result.write(options.out / "decision.html", page.text(decision))
     result.write(options.out / "decision.json", json.dumps(decision.json(), indent=2) + "\n")
     result.write(options.out / "plan.csv", decision.csv_text())

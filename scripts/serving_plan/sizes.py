@@ -1,5 +1,6 @@
 """How many instances it takes: fleets at the rate of the plan, with fewer instances while the objectives hold, or more; and what would change it."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from .fleet import Fleet, Traffic
 from .simulate import Simulator
 
 ROUNDS = 4
-FIRST = 600  # requests of a run
+FIRST, ROUGHLY = 600, 2400  # requests of a run, at first and while its fleet is not among the best
 PRECISION = 0.1  # of the largest rate of a fleet
 HEADROOM = 2.0  # times the rate of the plan: more is not looked for
 
@@ -28,22 +29,45 @@ class Sizes:
     knees: dict[Fleet, float] = field(default_factory=dict)  # requests/s
     broken: dict[Fleet, tuple[str, ...]] = field(default_factory=dict)  # metrics that break beyond, the first one first
     above: set[Fleet] = field(default_factory=set)  # that keep the objectives at HEADROOM times the rate
+    _searches: dict[Fleet, Search] = field(default_factory=dict)  # at the rate of the plan
 
     def look(self, fleets: Iterable[Fleet], what: str = "fleets") -> None:
+        """By runs that may leave a load open; then by longer ones where the answer depends on it."""
         pending = list(fleets)
         for number in range(ROUNDS):
             if not pending:
-                return
-            answers = self.simulator.together(f"{what}, round {number + 1}", {fleet: (self.traffic, fleet) for fleet in pending},
-                                              {fleet: self._search().settle([self.traffic.rate_per_s]) for fleet in pending})
-            self.loads |= {fleet: loads[0] for fleet, loads in answers.items()}
-            more = [self._next(fleet) for fleet in pending if fleet in answers]
+                break
+            self.at_rate(pending, f"{what}, round {number + 1}")
+            more = [self._next(fleet) for fleet in pending if fleet in self.loads]
             pending = [fleet for fleet in dict.fromkeys(more) if fleet and fleet not in self.loads and self._is_of_use(fleet)]
+        while unsure := self._unsure():
+            self.at_rate(unsure, f"{what}, longer runs", self.most_requests)
+
+    def at_rate(self, fleets: list[Fleet], what: str, most: int = ROUGHLY) -> None:
+        """Loads of these fleets at the rate of the plan; of those that can run. @param most  requests of a run"""
+        searches = {fleet: self._searches.setdefault(fleet, self._search()) for fleet in fleets}
+        for search in searches.values():
+            search.most = max(search.first, min(most, self.most_requests, self.traffic.requests.most))
+        answers = self.simulator.together(what, {fleet: (self.traffic, fleet) for fleet in fleets},
+                                          {fleet: search.settle([self.traffic.rate_per_s]) for fleet, search in searches.items()})
+        self.loads |= {fleet: loads[0] for fleet, loads in answers.items()}
+
+    def _unsure(self) -> list[Fleet]:
+        """Fleets that longer runs may decide, and whose GPUs or price no other one that holds is below."""
+        holding = self.holding
+        fewest, cheapest = min((fleet.gpus for fleet in holding), default=math.inf), min(map(self._price, holding), default=math.inf)
+        found = []
+        for fleet in self.loads:
+            search = self._searches[fleet]
+            search.most = max(search.first, min(self.most_requests, self.traffic.requests.most))
+            if (fleet.gpus <= fewest or self._price(fleet) <= cheapest) and not search.is_settled(self.traffic.rate_per_s):
+                found.append(fleet)
+        return found
 
     def _search(self) -> Search:
         """Of a trace all requests run: its load is not the same all the time."""
-        most = min(self.most_requests, self.traffic.requests.most)
-        return Search(min(FIRST, most) if self.traffic.requests.is_endless else most, most, 0.02)
+        first = FIRST if self.traffic.requests.is_endless else self.traffic.requests.most
+        return Search(int(min(first, self.most_requests)), ROUGHLY, 0.02)
 
     def _price(self, fleet: Fleet) -> float:
         return fleet.gpus * self.prices.get(fleet.kind.gpu, 1.0)
@@ -77,7 +101,8 @@ class Sizes:
     def find_largest(self, fleets: Iterable[Fleet]) -> None:
         """The largest rates of fleets that hold. What their loads at the plan's rate have told is not asked again."""
         fleets, rate = list(fleets), self.traffic.rate_per_s
-        searches = {fleet: Search(self.loads[fleet].count, 4 * self.loads[fleet].count, PRECISION, {rate: self.loads[fleet]}) for fleet in fleets}
+        first = min(FIRST, self.traffic.requests.most)
+        searches = {fleet: Search(first, int(min(ROUGHLY, self.traffic.requests.most)), PRECISION, {rate: self.loads[fleet]}) for fleet in fleets}
         end = rounded(HEADROOM * rate)
         starts = {fleet: min(max(self.rates.of(fleet), 1.1 * rate), end) for fleet in fleets}
         answers = self.simulator.together("largest rates", {fleet: (self.traffic, fleet) for fleet in fleets},
@@ -111,7 +136,7 @@ class Change:
 def changes(sizes: Sizes, winner: Fleet, others: Iterable[Fleet]) -> dict[str, Change]:
     """@param others  the next best fleets, which may be better then"""
     traffic, found = sizes.traffic, {}
-    of: Callable[[Traffic], Sizes] = lambda changed: replace(sizes, traffic=changed, loads={}, knees={}, broken={}, above=set())
+    of: Callable[[Traffic], Sizes] = lambda changed: replace(sizes, traffic=changed, loads={}, knees={}, broken={}, above=set(), _searches={})
     for change, changed in ((MORE, replace(traffic, rate_per_s=1.1 * traffic.rate_per_s)),
                             (LONGER, replace(traffic, requests=traffic.requests.with_doubled_prompts()))):
         then = of(changed)
@@ -120,7 +145,7 @@ def changes(sizes: Sizes, winner: Fleet, others: Iterable[Fleet]) -> dict[str, C
             found[change] = Change(then.loads[winner], then)
     fewer, then = lost(winner), of(traffic)
     if fewer:
-        then.loads = dict(sizes.loads)
+        then.loads, then._searches = dict(sizes.loads), dict(sizes._searches)
         if fewer not in then.loads:
             then.look([fewer], LOST)
     if not fewer or fewer in then.loads:

@@ -119,7 +119,7 @@ def space_of(kinds: Iterable[Kind], shapes: Sequence[Shape], traffic: Traffic, e
             space.outside[why] += 1
         else:
             asked.append((kind, shape))
-    traffic = replace(traffic, requests=Drawn(1, 2))  # memory does not depend on them
+    traffic = replace(traffic, requests=Drawn(1, 2), router="")  # memory does not depend on them
     with ThreadPoolExecutor(workers) as pool:
         answers = pool.map(lambda key: _run(executables / key[0].platform, traffic.scenario(Fleet(*key, 1), 1.0, 1), "--explain", "--json"), asked)
         for key, done in zip(asked, answers):
