@@ -10,6 +10,7 @@ from loading import cost
 from loading.objectives import Objective
 from loading.result import duration_text
 from planning.estimate import rank_correlation
+from reporting.markup import brief
 
 from .estimate import Key, Rates
 from .fleet import Fleet, Kind, Traffic
@@ -79,7 +80,7 @@ class Decision:
 
     def knee_text(self, fleet: Fleet) -> str:
         knee = self.sizes.knees.get(fleet)
-        return "" if knee is None else f"{'over ' if fleet in self.sizes.above else ''}{knee:.3g}"
+        return "" if knee is None else f"{'over ' if fleet in self.sizes.above else ''}{brief(knee)}"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         price = ["per hour", "per 1M out"] if self.prices else []
@@ -94,8 +95,8 @@ class Decision:
                 row += [f"{self.per_hour(fleet):.3g}", f"{spent.per_million_output:.3g}" if spent else ""]
             row += ["yes" if load.holds else "no"]
             row += [duration_text(finding.value) if finding.objective.quantity else f"{finding.value:.3g}" for finding in load.findings]
-            row += [f"{1 / percentile(times, 50):.3g}" if times else "", f"{tokens / fleet.gpus:.0f}" if tokens else ""]
-            rows.append([*row, f"{self.rates.of(fleet):.3g}", self.knee_text(fleet)])
+            row += [brief(1 / percentile(times, 50)) if times else "", brief(tokens / fleet.gpus) if tokens else ""]
+            rows.append([*row, brief(self.rates.of(fleet)), self.knee_text(fleet)])
         return head, rows
 
     def why(self) -> tuple[list[str], list[list[str]]]:
@@ -111,8 +112,8 @@ class Decision:
             holds = self.sizes.loads[fleet].holds if simulated else None
             how = "estimate" if not simulated else "simulated" if holds else "simulated: does not hold"
             broken = self.sizes.broken.get(fleet) or (tuple(f.objective.metric for f in self.sizes.loads[fleet].broken) if simulated else ())
-            rows.append([fleet.label, f"{self._cost(fleet):.3g}", f"{self._cost(fleet) / self._cost(self.winner):.2f} x", f"{rate / fleet.instances:.3g}",
-                         f"{rate / self._cost(fleet):.3g}", self._words(broken[:1]), how])
+            rows.append([fleet.label, f"{self._cost(fleet):.3g}", f"{self._cost(fleet) / self._cost(self.winner):.2f} x", brief(rate / fleet.instances),
+                         brief(rate / self._cost(fleet)), self._words(broken[:1]), how])
         for (kind, shape), most in self.rates.at_most.items():
             rows.append([f"{shape.label} on {kind.gpu}", "", "", f"below {most:.3g}", f"below {most / shape.gpus / self.worth(kind):.3g}", "", "left out: takes more than the others"])
         return head, rows
@@ -132,7 +133,7 @@ class Decision:
             values = ", ".join(f"{finding.objective.label} {duration_text(finding.value) if finding.objective.quantity else f'{finding.value:.3g}'}"
                                for finding in found.load.findings) if found.load else "no instance is left"
             most = max((fleet.instances for fleet in found.sizes.loads if fleet.family == self.winner.family), default=0)
-            takes = f"{same.label}" if same else f"more than {most} instances"
+            takes = "nothing more" if same == self.winner else same.label if same else f"more than {most} instances"
             if found.is_of_loss:  # one more than what is needed without it
                 takes = "nothing more" if found.load and found.load.holds else f"a spare instance: {self.winner.instances + 1}"
                 best = None

@@ -8,7 +8,7 @@ from lib.request_times import percentile
 from loading.page import causes_of
 from loading.result import duration_text
 from reporting.lines import Bars, Dot, Line, Lines
-from reporting.markup import Element, element
+from reporting.markup import Element, brief, element
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 
 from .decision import Decision
@@ -51,9 +51,9 @@ def _tiles(decision: Decision) -> Element | None:
     shown += [(f"{finding.objective.label}, at most {duration_text(finding.objective.bound)}", duration_text(finding.value))
               for finding in load.findings if finding.objective.quantity]
     if times := load.times("tpot"):
-        shown.append(("tokens/s for a user, median", f"{1 / percentile(times, 50):.3g}"))
+        shown.append(("tokens/s for a user, median", brief(1 / percentile(times, 50))))
     if tokens := load.mean("middle.output_tokens_per_s"):
-        shown.append(("output tokens/s for a GPU", f"{tokens / winner.gpus:.0f}"))
+        shown.append(("output tokens/s for a GPU", brief(tokens / winner.gpus)))
     if rate := decision.sizes.knees.get(winner):
         shown.append(("of the traffic is its largest rate", f"{'over ' if winner in decision.sizes.above else ''}{rate / decision.traffic.rate_per_s:.2f} x"))
     return tiles(shown)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lib import request_times, runner
-from loading.judgement import Load, Run
+from loading.judgement import Load, Run, Verdict
 from loading.objectives import Objective
 from loading.runs import CHAINS
 from loading.search import NoKnee, Steps, Wanted
@@ -16,6 +16,18 @@ from .fleet import Fleet, Traffic
 
 OPTIONS = ("--jobs", "none")
 Subject = tuple[Traffic, Fleet]
+
+
+class Replayed(Load):
+    """All requests of a trace. A trace has no steady state: what its requests see is the answer."""
+
+    @property
+    def grows(self) -> bool:
+        return False
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.BROKEN if any(finding.excess > 0 for finding in self.findings) else Verdict.HOLDS
 
 
 @dataclass
@@ -77,8 +89,12 @@ class Simulator:
             path = result.directory / "out" / request_times.FILE
             request_times.without_gaps(path)
             by_load.setdefault((name, rate, count), []).append(Run(seed, result.summary, request_times.read(path, Load.quantities(self.objectives))))
-        return {name: failed.get(name) or [Load(rate, count, by_load[name, rate, count], self.objectives) for rate, count in loads]
-                for name, loads in asked.items()}
+
+        def load(name: Hashable, rate: float, count: int) -> Load:
+            kind = Replayed if count >= subjects[name][0].requests.most else Load
+            return kind(rate, count, by_load[name, rate, count], self.objectives)
+
+        return {name: failed.get(name) or [load(name, *one) for one in loads] for name, loads in asked.items()}
 
     def _run(self, points: list[runner.Point]) -> list[runner.Result]:
         runs = kept.run(points, self.folder, self.executables, self.workers, False, lambda result, done, count: None)

@@ -11,7 +11,7 @@ from .estimate import Rates
 from .fleet import Fleet, Traffic
 from .simulate import Simulator
 
-ROUNDS = 4
+ROUNDS, ROUNDS_OF_CHANGES = 6, 4
 FIRST, ROUGHLY = 600, 2400  # requests of a run, at first and while its fleet is not among the best
 PRECISION = 0.1  # of the largest rate of a fleet
 HEADROOM = 2.0  # times the rate of the plan: more is not looked for
@@ -25,6 +25,7 @@ class Sizes:
     most_requests: int
     most_gpus: int
     prices: Mapping[str, float] = field(default_factory=dict)
+    shrinks: bool = True  # fleets that hold are tried with fewer instances
     loads: dict[Fleet, Load] = field(default_factory=dict)
     knees: dict[Fleet, float] = field(default_factory=dict)  # requests/s
     broken: dict[Fleet, tuple[str, ...]] = field(default_factory=dict)  # metrics that break beyond, the first one first
@@ -34,7 +35,7 @@ class Sizes:
     def look(self, fleets: Iterable[Fleet], what: str = "fleets") -> None:
         """By runs that may leave a load open; then by longer ones where the answer depends on it."""
         pending = list(fleets)
-        for number in range(ROUNDS):
+        for number in range(ROUNDS if self.shrinks else ROUNDS_OF_CHANGES):
             if not pending:
                 break
             self.at_rate(pending, f"{what}, round {number + 1}")
@@ -80,12 +81,24 @@ class Sizes:
         return not (any(other.gpus < fleet.gpus for other in holding) and any(self._price(other) < self._price(fleet) for other in holding))
 
     def _next(self, fleet: Fleet) -> Fleet | None:
-        """Fewer instances where the objectives hold, else more; of prefill and decode those that the estimate says are enough, or are lacking."""
-        step = -1 if self.loads[fleet].holds else 1
-        if fleet.colocated:
-            return replace(fleet, colocated=fleet.colocated + step) if fleet.colocated + step > 0 else None
-        found = [replace(fleet, **{part: getattr(fleet, part) + step}) for part in ("prefill", "decode") if getattr(fleet, part) + step > 0]
-        return max(found, key=self.rates.of, default=None)
+        """Fewer instances where the objectives hold, else more. The step doubles until both are known; then the middle is next. Of prefill and
+        decode instances it is one at a time: those that the estimate says are enough, or are lacking."""
+        holds = self.loads[fleet].holds
+        if holds and not self.shrinks:
+            return None
+        if not fleet.colocated:
+            step = -1 if holds else 1
+            found = [replace(fleet, **{part: getattr(fleet, part) + step}) for part in ("prefill", "decode") if getattr(fleet, part) + step > 0]
+            return max(found, key=self.rates.of, default=None)
+        known = {other.colocated: load.holds for other, load in self.loads.items() if other.family == fleet.family}
+        broken, enough = max((n for n, held in known.items() if not held), default=None), min((n for n, held in known.items() if held), default=None)
+        if broken is None:
+            count = max(enough - 2 ** (len(known) - 1), 1)
+        elif enough is None:
+            count = min(broken + 2 ** (len(known) - 1), self.most_gpus // fleet.shape.gpus)
+        else:
+            count = (broken + enough) // 2
+        return None if count in known else replace(fleet, colocated=count)
 
     @property
     def holding(self) -> list[Fleet]:
@@ -136,7 +149,7 @@ class Change:
 def changes(sizes: Sizes, winner: Fleet, others: Iterable[Fleet]) -> dict[str, Change]:
     """@param others  the next best fleets, which may be better then"""
     traffic, found = sizes.traffic, {}
-    of: Callable[[Traffic], Sizes] = lambda changed: replace(sizes, traffic=changed, loads={}, knees={}, broken={}, above=set(), _searches={})
+    of: Callable[[Traffic], Sizes] = lambda changed: replace(sizes, traffic=changed, shrinks=False, loads={}, knees={}, broken={}, above=set(), _searches={})
     for change, changed in ((MORE, replace(traffic, rate_per_s=1.1 * traffic.rate_per_s)),
                             (LONGER, replace(traffic, requests=traffic.requests.with_doubled_prompts()))):
         then = of(changed)
