@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lib.yaml_source import nearest
 from loading import result
@@ -88,7 +89,8 @@ def decide(options: argparse.Namespace) -> Decision:
         raise PlanError(why)
     executables = store.keep_executables(executables, [kind.platform for kind in kinds])
     simulator = Simulator(store.directory, executables, options.jobs, options.slo, 1)
-    estimator = estimate.Estimator(traffic, simulator, estimate.Contest(options.top, prices))
+    part = replace(traffic, shared=not set(options.router) <= set(estimate.UNEVEN))
+    estimator = estimate.Estimator(part, simulator, estimate.Contest(options.top, prices))
     estimator.colocated(list(found.fit))
     if not options.no_divided:
         estimator.divided([key for key in found.fit if key not in estimator.rates.why_not])

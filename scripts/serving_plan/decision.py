@@ -102,7 +102,7 @@ class Decision:
     def why(self) -> tuple[list[str], list[list[str]]]:
         """The winner and the best fleet of every other kind of instance: what each takes, and what stops it from taking less."""
         unit = "per hour" if self.prices else "GPUs"
-        head = ["fleet", unit, "of the winner's", "requests/s of an instance", f"requests/s for {'a price of 1' if self.prices else 'a GPU'}", "breaks first", "known by"]
+        head = ["fleet", unit, "ratio", "requests/s each", f"for {'a price of 1' if self.prices else 'a GPU'}", "breaks first", "known by"]
         smallest = {fleet.family: fleet for fleet in reversed(self.sizes.smallest())}
         shown = {fleet.family: smallest.get(fleet.family, fleet) for fleet in (self.winner, *self.estimated) if fleet}
         rows = []

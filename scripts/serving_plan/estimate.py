@@ -4,7 +4,8 @@
   prefill    the same of an instance whose answers have one token, by the objectives of TTFT
   decode     the largest rate of one decode instance behind as many prefill instances as the traffic needs, at most MOST_PREFILL
 
-These rates are of runs of at most MOST requests with one seed, to PRECISION: enough to rank. Rates above ENOUGH times that of the traffic are
+Where the router takes instances in turn or evens out their loads, one of n instances gets every n-th request, so its arrivals are more even than
+those of the traffic. These rates are of runs of at most MOST requests with one seed, to PRECISION: enough to rank. Rates above ENOUGH times that of the traffic are
 not looked for. Routing and shared links are in the simulation of the whole fleet only.
 
 All shapes are searched side by side, and each round narrows the number of instances that a shape may need. A shape is left out when its smallest
@@ -13,7 +14,7 @@ possible number of GPUs, and the price of these, are above the largest possible 
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loading.judgement import Load
 from loading.search import Knee, KneeAbove, Search, rounded
@@ -22,11 +23,12 @@ from .fleet import Fleet, Kind, Shape, Traffic
 from .simulate import Simulator
 
 FIRST, MOST = 200, 800  # requests of a run
-PRECISION = 0.1
+PRECISION = 0.05
 ENOUGH = 2.0  # of the traffic's rate
 MOST_PREFILL = 4  # instances before a decode instance
 BESIDE = (0.1, 0.3, 0.6)  # of the largest rate: what the chart of interactivity shows beside the search
 Key = tuple[Kind, Shape]
+UNEVEN = ("fixed", "random", "session")  # routers that do not look at loads
 COLOCATED, PREFILL, DECODE = "colocated", "prefill", "decode"
 
 
@@ -139,7 +141,7 @@ class Estimator:
     def divided(self, keys: list[Key]) -> None:
         """Of instances for prompts and for answers."""
         rate, rates = self.traffic.rate_per_s, self.rates
-        prompts = Traffic(self.traffic.model, self.traffic.requests.of_prompts(), rate, self.traffic.settings, self.traffic.router, self.traffic.fidelity)
+        prompts = replace(self.traffic, requests=self.traffic.requests.of_prompts())
         of_ttft = [objective for objective in self.simulator.objectives if objective.quantity.startswith("ttft")]
         ends = dict.fromkeys(keys, rounded(ENOUGH * rate))
         if of_ttft:

@@ -111,12 +111,14 @@ class Traffic:
     settings: Mapping[str, object] = field(default_factory=dict, hash=False)  # of SETTINGS
     router: str = ""  # nothing: the default of a scenario
     fidelity: str = "fluid"
+    shared: bool = False  # a fleet at a lower rate stands for its part of the traffic behind a router that takes instances in turn
 
     def scenario(self, fleet: Fleet, rate: float, count: int, seed: int = 1) -> dict:
         """@param rate, count  of the requests"""
+        every = max(1.0, self.rate_per_s / rate) if self.shared else 1.0
         scenario: dict = {"schema_version": 1, "platform": fleet.kind.platform, "seed": seed, "model": {"config": self.model},
                           "machine": {"groups": {"gpus": {"servers": fleet.servers, "gpu": fleet.kind.gpu}}}, "fabric": {"fidelity": self.fidelity},
-                          "workload": {"kind": "serving", "requests": self.requests.keys(rate, count), "instances": fleet.entries}}
+                          "workload": {"kind": "serving", "requests": self.requests.keys(rate, count, every), "instances": fleet.entries}}
         for name, value in (*self.settings.items(), *fleet.shape.settings):
             _put(scenario, SETTINGS[name], value)
         if router := fleet.router or self.router:

@@ -70,9 +70,8 @@ def _head(decision: Decision) -> Element:
 
 
 def _bars(decision: Decision) -> list[Bars]:
-    fleets = [fleet for fleet in decision.ranked() if decision.sizes.loads[fleet].holds]
-    bars = [(None, fleet.label, {"": float(decision.per_hour(fleet) or fleet.gpus)}) for fleet in fleets]
-    return [Bars("cost", "Fleets that keep the objectives", "price per hour" if decision.prices else "GPUs", bars)] if bars else []
+    bars = [(None, fleet.label, {"": float(decision.per_hour(fleet) or fleet.gpus)}) for fleet in decision.sizes.smallest()]
+    return [Bars("cost", "The smallest fleet of each kind", "price per hour" if decision.prices else "GPUs", bars)] if bars else []
 
 
 def front_of(dots: Iterable[Dot]) -> list[Dot]:
@@ -98,4 +97,4 @@ def _front(decision: Decision) -> list[Lines]:
     best = front_of(Dot(dot.x, dot.y, None, f"{line.label}, {dot.note}") for line in lines for dot in line.dots)
     note = ("One colocated instance at rising rates, from short runs; loads without a steady state are left out. "
             f"Beyond {FRONT}, nothing is faster for a user without less throughput.")
-    return [Lines("front", "Throughput of a GPU against interactivity", "tokens/s/user", "output tokens/s/GPU", [*lines, Line(FRONT, best)], note=note)]
+    return [Lines("front", "Throughput of a GPU against interactivity", "tokens/s/user", "output tokens/s/GPU", [Line(FRONT, best), *lines], note=note)]

@@ -34,8 +34,8 @@ class Requests(abc.ABC):
         """Writes what runs read."""
 
     @abc.abstractmethod
-    def keys(self, rate: float, count: int) -> dict:
-        """@param rate  requests per second"""
+    def keys(self, rate: float, count: int, every: float = 1.0) -> dict:
+        """@param rate  requests per second. @param every  these are every n-th request of drawn ones"""
 
     @property
     @abc.abstractmethod
@@ -65,13 +65,14 @@ def _lengths(lengths: object) -> str:
 
 @dataclass(frozen=True)
 class Drawn(Requests):
-    """Poisson arrivals, and lengths that are numbers or distributions as in a scenario."""
+    """Poisson arrivals, and lengths that are numbers or distributions as in a scenario. Every n-th of them has gamma intervals of shape n."""
 
     prompt: object
     output: object
 
-    def keys(self, rate: float, count: int) -> dict:
-        return {"count": count, "arrivals": "poisson", "rate_per_s": rate, "prompt_tokens": self.prompt, "output_tokens": self.output}
+    def keys(self, rate: float, count: int, every: float = 1.0) -> dict:
+        arrivals = {"arrivals": "gamma", "burstiness_ratio": float(f"{every:.4g}")} if every > 1 else {"arrivals": "poisson"}
+        return {"count": count, **arrivals, "rate_per_s": rate, "prompt_tokens": self.prompt, "output_tokens": self.output}
 
     @property
     def text(self) -> str:
@@ -141,7 +142,7 @@ class Trace(Requests):
         span = max(first) - min(first)
         return (len(first) - 1) / span if span > 0 else self._rate(self.rows)
 
-    def keys(self, rate: float, count: int) -> dict:
+    def keys(self, rate: float, count: int, every: float = 1.0) -> dict:
         return {"format": self.form, "file": str(self.path), "max_count": min(count, self.rows), "rate_scale": float(f"{rate / self._rate(count):.9g}")}
 
     @property

@@ -11,9 +11,9 @@ from .estimate import Rates
 from .fleet import Fleet, Traffic
 from .simulate import Simulator
 
-ROUNDS, ROUNDS_OF_CHANGES = 6, 4
+ROUNDS, ROUNDS_OF_CHANGES = 8, 4
 FIRST, ROUGHLY = 600, 2400  # requests of a run, at first and while its fleet is not among the best
-PRECISION = 0.1  # of the largest rate of a fleet
+PRECISION = 0.05  # of the largest rate of a fleet
 HEADROOM = 2.0  # times the rate of the plan: more is not looked for
 
 
@@ -25,7 +25,7 @@ class Sizes:
     most_requests: int
     most_gpus: int
     prices: Mapping[str, float] = field(default_factory=dict)
-    shrinks: bool = True  # fleets that hold are tried with fewer instances
+    shrinks: bool = True  # a plan: fleets that hold are tried with fewer instances; False: what becomes of a plan
     loads: dict[Fleet, Load] = field(default_factory=dict)
     knees: dict[Fleet, float] = field(default_factory=dict)  # requests/s
     broken: dict[Fleet, tuple[str, ...]] = field(default_factory=dict)  # metrics that break beyond, the first one first
@@ -33,7 +33,7 @@ class Sizes:
     _searches: dict[Fleet, Search] = field(default_factory=dict)  # at the rate of the plan
 
     def look(self, fleets: Iterable[Fleet], what: str = "fleets") -> None:
-        """By runs that may leave a load open; then by longer ones where the answer depends on it."""
+        """By runs that may leave a load open; then, in a plan, by longer ones where the answer depends on it."""
         pending = list(fleets)
         for number in range(ROUNDS if self.shrinks else ROUNDS_OF_CHANGES):
             if not pending:
@@ -41,7 +41,7 @@ class Sizes:
             self.at_rate(pending, f"{what}, round {number + 1}")
             more = [self._next(fleet) for fleet in pending if fleet in self.loads]
             pending = [fleet for fleet in dict.fromkeys(more) if fleet and fleet not in self.loads and self._is_of_use(fleet)]
-        while unsure := self._unsure():
+        while self.shrinks and (unsure := self._unsure()):
             self.at_rate(unsure, f"{what}, longer runs", self.most_requests)
 
     def at_rate(self, fleets: list[Fleet], what: str, most: int = ROUGHLY) -> None:

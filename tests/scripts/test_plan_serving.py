@@ -11,6 +11,7 @@ from platform_runs import BIN, ROOT
 from test_load import measure_of
 
 from lib.yaml_source import InputError  # noqa: E402
+from loading.judgement import Verdict  # noqa: E402
 from loading.objectives import objectives_of  # noqa: E402
 from loading.search import NoKnee, Search, driven  # noqa: E402
 from reporting.lines import Dot  # noqa: E402
@@ -19,6 +20,7 @@ from serving_plan.decision import Decision  # noqa: E402
 from serving_plan.estimate import Contest, Estimator, Rates  # noqa: E402
 from serving_plan.fleet import Fleet, Kind, Shape, Traffic  # noqa: E402
 from serving_plan.requests import Drawn, doubled, trace_of  # noqa: E402
+from serving_plan.simulate import Replayed  # noqa: E402
 from serving_plan.sizes import Sizes, changes, lost  # noqa: E402
 from serving_plan.space import Memory, Space  # noqa: E402
 
@@ -81,18 +83,38 @@ def test_settings_reach_the_scenario():
     assert (workload["engine"], workload["router"], workload["scheduler"]) == ("sglang-0.5", "random", {"max_seqs": 64, "max_batched_tokens": 4096})
     assert workload["instances"] == [{"name": "c", "role": "colocated", "count": 2, "tp": 1, "pp": 1, "dp": 8, "ep": 8}]
     assert workload["requests"] == {"count": 50, "arrivals": "poisson", "rate_per_s": 3.0, "prompt_tokens": 1000, "output_tokens": LENGTHS.output}
+    shared = replace(traffic, shared=True).scenario(Fleet(KIND, shape, 1), 5.0, 50)["workload"]["requests"]  # one of five instances
+    assert (shared["arrivals"], shared["burstiness_ratio"], shared["rate_per_s"]) == ("gamma", 5.0, 5.0)
     assert scenario["machine"]["groups"]["gpus"]["servers"] == 2 and shape.label == "tp1 dp8 ep8 chunk 4096 engine sglang-0.5"
 
 
 def test_the_number_of_instances_is_that_of_brute_force():
-    """From an estimate that is one instance off, either way."""
+    """From an estimate that is some instances off, either way."""
     objectives = objectives_of("ttft_p90_s=0.3")
     brute = next(n for n in range(1, 10) if driven(Search(600, 1200, 0.02).settle([25.0]), measure_of(0.1, n, objectives, 2))[0].holds)
     rates = Rates(colocated={(KIND, ONE): 8.0})
-    for first in (brute - 1, brute + 1):
+    for first in (1, brute - 1, brute, brute + 1, brute + 9):
         sizes = planned(objectives, rates, [Fleet(KIND, ONE, first)])
         assert min(fleet.colocated for fleet in sizes.holding) == brute
         assert not sizes.loads[Fleet(KIND, ONE, brute - 1)].holds
+
+
+def test_a_fleet_without_certainty_runs_longer_only_where_the_answer_depends_on_it():
+    """Three servers are near the limit: they run up to the most requests, five need no certainty."""
+    objectives = objectives_of("ttft_p90_s=0.3")
+    exact = driven(Search(3000, 12000, 0.01).largest(20.0), measure_of(0.1, 3, objectives, 2)).rate_per_s
+    sizes = Sizes(replace(TRAFFIC, rate_per_s=exact), Rates(colocated={(KIND, ONE): 8.0}), Queues(objectives), 9000, 64)
+    sizes.look([Fleet(KIND, ONE, 5)])
+    assert sizes.loads[Fleet(KIND, ONE, 3)].count > 2400 >= max(load.count for fleet, load in sizes.loads.items() if fleet.colocated > 3)
+
+
+def test_a_replayed_trace_is_judged_as_it_is():
+    """Also if it ends while requests pile up."""
+    [load] = measure_of(0.1, 1, objectives_of("ttft_p50_s=60"), 1)([(20.0, 300)])
+    assert load.grows and not load.holds
+    replayed = Replayed(load.rate_per_s, load.count, load.runs, load.objectives)
+    assert replayed.holds and replayed.verdict is Verdict.HOLDS
+    assert not Replayed(load.rate_per_s, load.count, load.runs, objectives_of("ttft_p50_s=1")).holds
 
 
 def test_estimates_are_the_rates_of_queues():
