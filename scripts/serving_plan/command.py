@@ -105,7 +105,7 @@ def decide(options: argparse.Namespace) -> Decision:
     looked_at = sizes.Sizes(traffic, rates, simulator, options.most_requests, options.max_gpus, prices)
     looked_at.look(fleets[:options.top])
     decision = Decision(traffic, options.slo, found, rates, looked_at, prices, options.budget, fleets)
-    looked_at.find_largest(fleet for fleet in looked_at.smallest() if fleet in decision.affordable)
+    looked_at.find_largest()
     if decision.winner and not options.no_what_if:
         others = [fleet for fleet in looked_at.smallest() if fleet.family != decision.winner.family][:RUNNERS_UP]
         decision.changes = sizes.changes(looked_at, decision.winner, others)

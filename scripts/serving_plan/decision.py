@@ -129,7 +129,7 @@ class Decision:
         for change, found in self.changes.items():
             then = found.sizes.smallest()
             same = next((fleet for fleet in then if fleet.family == self.winner.family), None)
-            best = then[0] if then else None
+            best = min(then, key=lambda fleet: (self._cost(fleet), fleet.family != self.winner.family, fleet.label), default=None)
             values = ", ".join(f"{finding.objective.label} {duration_text(finding.value) if finding.objective.quantity else f'{finding.value:.3g}'}"
                                for finding in found.load.findings) if found.load else "no instance is left"
             most = max((fleet.instances for fleet in found.sizes.loads if fleet.family == self.winner.family), default=0)

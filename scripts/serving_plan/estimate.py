@@ -154,9 +154,10 @@ class Estimator:
             rates.prefill = {key: found for key in keys if (found := _rate(answers.get(key), ends[key]))}
         keys = list(rates.prefill)
         before = {key: min(MOST_PREFILL, instances_for(rate, rates.prefill[key])) for key in keys}
-        ends = {key: rounded(min(before[key] * rates.prefill[key], rate)) for key in keys}
+        ends = {key: rounded(min(before[key] * rates.prefill[key], ENOUGH * rate)) for key in keys}
+        starts = {key: min(rate, end) for key, end in ends.items()}
         subjects = {key: (self.traffic, Fleet(*key, 0, before[key], 1)) for key in keys}
-        answers = self._together(DECODE, subjects, {key: self._search() for key in keys}, ends, ends,
+        answers = self._together(DECODE, subjects, {key: self._search() for key in keys}, starts, ends,
                                  lambda key, each: (instances_for(rate, rates.prefill[key]) + instances_for(rate, each)) * key[1].gpus)
         rates.decode = {key: _rate(answers.get(key), ends[key]) for key in keys}
 

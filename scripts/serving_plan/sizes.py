@@ -84,7 +84,7 @@ class Sizes:
         """Fewer instances where the objectives hold, else more. The step doubles until both are known; then the middle is next. Of prefill and
         decode instances it is one at a time: those that the estimate says are enough, or are lacking."""
         holds = self.loads[fleet].holds
-        if holds and not self.shrinks:
+        if holds and not self.shrinks and (not fleet.colocated or all(load.holds for other, load in self.loads.items() if other.family == fleet.family)):
             return None
         if not fleet.colocated:
             step = -1 if holds else 1
@@ -111,13 +111,16 @@ class Sizes:
             found.setdefault(fleet.family, fleet)
         return sorted(found.values(), key=lambda fleet: (self._price(fleet), fleet.gpus, fleet.label))
 
-    def find_largest(self, fleets: Iterable[Fleet]) -> None:
-        """The largest rates of fleets that hold. What their loads at the plan's rate have told is not asked again."""
-        fleets, rate = list(fleets), self.traffic.rate_per_s
+    def find_largest(self) -> None:
+        """The largest rates: of each family, of the smallest fleet that holds, or of the largest that was simulated. What loads at the plan's rate
+        have told is not asked again."""
+        of_family = {fleet.family: fleet for fleet in sorted(self.loads, key=lambda fleet: fleet.gpus)}
+        fleets = list((of_family | {fleet.family: fleet for fleet in self.smallest()}).values())
+        rate = self.traffic.rate_per_s
         first = min(FIRST, self.traffic.requests.most)
         searches = {fleet: Search(first, int(min(ROUGHLY, self.traffic.requests.most)), PRECISION, {rate: self.loads[fleet]}) for fleet in fleets}
         end = rounded(HEADROOM * rate)
-        starts = {fleet: min(max(self.rates.of(fleet), 1.1 * rate), end) for fleet in fleets}
+        starts = {fleet: min(max(self.rates.of(fleet), 1.1 * rate), end) if self.loads[fleet].holds else min(self.rates.of(fleet), 0.9 * rate) for fleet in fleets}
         answers = self.simulator.together("largest rates", {fleet: (self.traffic, fleet) for fleet in fleets},
                                           {fleet: search.largest(starts[fleet], most=end) for fleet, search in searches.items()})
         for fleet, answer in answers.items():
@@ -154,6 +157,9 @@ def changes(sizes: Sizes, winner: Fleet, others: Iterable[Fleet]) -> dict[str, C
                             (LONGER, replace(traffic, requests=traffic.requests.with_doubled_prompts()))):
         then = of(changed)
         then.look([winner, *others], change)
+        if change == MORE and winner in then.loads:
+            then.at_rate([winner], f"{change}, longer runs", sizes.most_requests)
+            then.look([winner], change)
         if winner in then.loads:
             found[change] = Change(then.loads[winner], then)
     fewer, then = lost(winner), of(traffic)

@@ -43,7 +43,7 @@ def fixture_decision(tmp_path_factory):
     rates = Rates(colocated={(KIND, ONE): 8.0, (OTHER, TWO): 14.0}, loads={(KIND, ONE): loads, (OTHER, TWO): loads})
     sizes = planned(objectives, rates, [Fleet(KIND, ONE, 3), Fleet(OTHER, TWO, 2)])
     space = Space({(KIND, ONE): Memory(16, 1, 1, 70, 1000)}, {(OTHER, ONE): 20 * "has no memory for KV cache "})
-    sizes.find_largest(sizes.smallest())
+    sizes.find_largest()
     found = Decision(TRAFFIC, objectives, space, rates, sizes, {}, None, rates.fleets(25.0, 64))
     found.changes = changes(sizes, found.winner, [])
     path = tmp_path_factory.mktemp("plan") / "decision.html"

@@ -145,7 +145,7 @@ def test_the_decision_names_the_fewest_and_the_cheapest(tmp_path):
     decision = Decision(TRAFFIC, objectives, space, rates, sizes, prices, None, rates.fleets(25.0, 64))
     best = decision.best()
     assert {name: (fleet.kind, fleet.gpus) for name, fleet in best.items()} == {"fewest GPUs": (KIND, 3), "cheapest": (OTHER, 4)}
-    sizes.find_largest(sizes.smallest())
+    sizes.find_largest()
     winner = decision.winner
     assert sizes.knees[winner] > 25.0 and "takes 2.25 times the price" in decision.reason()
     decision.changes = changes(sizes, winner, [Fleet(KIND, ONE, 3)])
@@ -243,3 +243,24 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, more, line):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and done.stderr.startswith(line), done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_of_a_trace_gives_the_same_bytes_and_runs_nothing_twice(tmp_path):
+    """The winner is the smallest fleet that keeps the objective in a run of the whole trace."""
+    out = tmp_path / "out"
+    command = [ROOT / "scripts" / "plan.py", "serving", "--model", ROOT / "tests" / "models" / "tiny.json", "--gpus", "H100-SXM5", "--tp", "1",
+               "--traffic", ROOT / "scenarios" / "traces" / "synthetic_azure.csv", "--rate", "600", "--slo", "e2e_p95_s=0.2", "--top", "1", "--no-divided",
+               "--no-what-if", "--json", "--bin", BIN, "--out", out]
+    pages = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr
+        pages.append((done.stdout, (out / "decision.html").read_bytes(), (out / "plan.csv").read_bytes(), sorted(path.name for path in (out / "points").iterdir())))
+    assert pages[0] == pages[1]
+    found = json.loads(pages[0][0])
+    holding = {fleet["gpus"]: fleet["holds"] for fleet in found["fleets"]}
+    assert found["best"]["fewest GPUs"] == f"{min(n for n in holding if holding[n])} x tp1 on H100-SXM5-80GB"
+    assert not holding.get(min(n for n in holding if holding[n]) - 1, False)
+    folder = next(path for path in (out / "points").iterdir() if '"max_count": 200' in (path / "scenario.yaml").read_text(encoding="utf-8"))
+    rows = (folder / "out" / "requests.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 201
