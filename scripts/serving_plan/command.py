@@ -11,12 +11,14 @@ until the number is known. docs/planning_serving.md explains the page. Exit stat
 
 import argparse
 import json
+import math
 import pathlib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from lib.yaml_source import nearest
 from loading import result
+from loading.judgement import Load
 from sweeping.store import Store
 
 from . import estimate, page, sizes, space
@@ -127,8 +129,13 @@ def plan(arguments: Sequence[str]) -> int:
 
 def _no_fleet(rates: estimate.Rates, options: argparse.Namespace) -> str:
     if not any(rates.colocated.values()):
-        (kind, shape), why = next(iter(rates.why_not.items()))
-        return f"one instance keeps the objectives at no rate; {shape.label} on {kind.gpu}: {why}"
+        kind, shape = min(rates.why_not, key=lambda key: _excess(rates.loads.get(key, [])))
+        return f"one instance keeps the objectives at no rate; nearest is {shape.label} on {kind.gpu}: {rates.why_not[kind, shape]}"
     (kind, shape), rate = max(((key, rate) for key, rate in rates.colocated.items() if rate), key=lambda entry: entry[1] / entry[0][1].gpus)
     budget = f" within {options.budget:g} an hour" if options.budget else ""
     return f"no fleet of at most {options.max_gpus} GPUs{budget} has enough: an instance of {shape.label} on {kind.gpu} keeps the objectives up to {rate:g} requests/s"
+
+
+def _excess(loads: Sequence[Load]) -> float:
+    """How far the lowest load is above a limit."""
+    return max((finding.value / finding.objective.bound for finding in loads[0].findings), default=0.0) if loads else math.inf

@@ -167,7 +167,7 @@ class Decision:
         rate = self.sizes.knees.get(winner)
         words = f"{winner.label} keeps the objectives"
         if rate:
-            words += f" up to {self.knee_text(winner)} requests/s, {rate / self.traffic.rate_per_s:.2f} times the traffic"
+            words += f" up to {'' if winner in self.sizes.above else 'about '}{self.knee_text(winner)} requests/s, {rate / self.traffic.rate_per_s:.2f} times the traffic"
             if broken := self.sizes.broken.get(winner):
                 words += f"; beyond, {self._words(broken[:1])} breaks first"
         words += "."

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 from dataclasses import replace
 
@@ -264,3 +265,11 @@ def test_a_plan_of_a_trace_gives_the_same_bytes_and_runs_nothing_twice(tmp_path)
     folder = next(path for path in (out / "points").iterdir() if '"max_count": 200' in (path / "scenario.yaml").read_text(encoding="utf-8"))
     rows = (folder / "out" / "requests.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 201
+
+
+def test_objectives_that_no_load_meets_are_one_line_with_the_best_value(tmp_path):
+    command = [ROOT / "scripts" / "plan.py", "serving", *GOOD, "--slo", "ttft_p99_s=0.0001", "--tp", "1,2", "--bin", BIN, "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and re.fullmatch(r"plan.py: error: one instance keeps the objectives at no rate; nearest is tp[12] on L40S: "
+                                                 r"no load meets ttft_p99_s <= 0.0001: the value is 0.00\d+ at \S+ requests/s, where requests hardly meet", line), line
