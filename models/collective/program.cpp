@@ -26,7 +26,31 @@ bool Group::all_are_heads() const {
   return true;
 }
 
+namespace {
+
+/// Sums in switches and networks have kernels for Simple only; sends and receives have none for LL128 (NVIDIA/nccl v2.29.2
+/// src/graph/tuning.cc, src/device/sendrecv.h). The engines' kernels poll their data.
+const char* unsupported_protocol(const CollectiveSpec& spec) {
+  switch (spec.algorithm) {
+    case Algorithm::nvls:
+    case Algorithm::nvls_tree:
+    case Algorithm::collnet_direct:
+      return spec.protocol == Protocol::simple ? nullptr
+                                               : "nvls, nvls_tree and collnet_direct support only protocol simple";
+    case Algorithm::one_shot:
+    case Algorithm::two_shot:
+      return spec.protocol == Protocol::ll ? nullptr : "one_shot and two_shot support only protocol ll";
+    case Algorithm::direct:
+    case Algorithm::pxn:
+      return spec.protocol != Protocol::ll128 ? nullptr : "direct and pxn support only protocols simple and ll";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
 const char* unsupported(const CollectiveSpec& spec, const Group& group) {
+  if (const char* why = unsupported_protocol(spec)) return why;
   const Operation op = spec.operation;
   if (!spec.shares.is_even() && (op != Operation::all_to_all || spec.shares.of->size() != group.size()))
     return "shares need an all_to_all, and one for each member";

@@ -42,6 +42,17 @@ Rate ll128_rate(const gpu::GpuDatasheet& gpu, std::uint32_t channels) {
   return Rate::gb_per_s(std::min(std::max(gpu.collective.ll128_gb_per_s, one), all / channels));
 }
 
+/// Rate of the copies of lone GPUs in LL128. Each line has a flag, so a receiver reads lines and writes them to the buffer of the
+/// next proxy while others arrive (NVIDIA/nccl v2.29.2 src/device/prims_ll128.h); proxies send whole chunks. At the end of a chunk,
+/// at least the last lines remain, else what is read more slowly than a NIC brings it.
+Rate ll128_lone_copy_rate(const Site& site, Rate channel, Bytes chunk) {
+  const NcclTables& nccl = nccl_tables();
+  const double copy_ns = 1 / channel.gb_per_s(), arrive_ns = 128.0 / 120 / site.network_gb_per_s;  // of a byte
+  const double lines =
+      static_cast<double>(nccl.ll128_line_bytes * nccl.most_threads.ll128) / static_cast<double>(chunk);
+  return Rate::gb_per_s(1 / std::max(copy_ns - arrive_ns, copy_ns * std::min(1.0, lines)));
+}
+
 /// Cost of the steps of a protocol on this GPU.
 StepCost cost_of(const Site& site, Protocol protocol, std::uint32_t channels, std::uint32_t threads) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
@@ -237,6 +248,8 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
     spec.chunk_bytes = plan.protocol == Protocol::ll ? nccl.slot_bytes.ll
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : nccl.slot_bytes.ll128;
+    if (plan.protocol == Protocol::ll128 && site.servers > 1 && site.ranks == site.servers)
+      spec.cost.copy_rate = ll128_lone_copy_rate(site, spec.cost.channel_rate, spec.chunk_bytes);
     const bool in_host = plan.protocol == Protocol::ll && through_host(site);
     if (is_rooted(spec.operation) || in_host) {
       // Every line has a flag of its own, so it is forwarded before the chunk is complete. Only where lines are slow does this
@@ -273,7 +286,9 @@ void plan_registered(CollectiveSpec& spec, const CollectiveRequest& request, con
   spec.launch = us(launch_us(*site.gpu, request.in_graph));
 }
 
+/// An algorithm or protocol of NCCL that a caller asks for is run by NCCL.
 bool has_custom_kernel(const CollectiveRequest& request, const Site& site) {
+  if (request.algorithm || request.protocol) return false;
   const Bytes most = custom_kernel(request.engine, site).most();
   return request.operation == Operation::all_reduce && most > 0 && request.bytes <= most;
 }
@@ -288,7 +303,7 @@ void plan_custom(CollectiveSpec& spec, const CollectiveRequest& request, const S
   const CustomKernel kernel = custom_kernel(request.engine, site);
   spec.algorithm =
       request.algorithm.value_or(request.bytes <= kernel.one_shot ? Algorithm::one_shot : Algorithm::two_shot);
-  spec.protocol = Protocol::ll;  // data or flags are polled, without a fence
+  spec.protocol = request.protocol.value_or(Protocol::ll);  // data or flags are polled, without a fence
   spec.channels = c.channels;
   const auto of_channel = [&](double gb_per_s) {
     return Rate::bytes_per_second(static_cast<std::uint64_t>(gb_per_s * 1e9) / c.channels);

@@ -52,7 +52,8 @@ def test_properties_hold_of_a_sample_of_machines(machine, op, sizes):
 
 
 @pytest.mark.parametrize("machine, op, sizes", [(("plx_box", "RTX-4090", 1, 4), "broadcast", 18), (("plx_box", "RTX-5090", 1, 4), "all_reduce", 16),
-                                                (("dgx_h100", "H100-SXM5-80GB", 2, 8, 1), "all_reduce", 18)])
+                                                (("dgx_h100", "H100-SXM5-80GB", 2, 8, 1), "all_reduce", 18),
+                                                (("gb200_nvl72", "GB200-186GB", 4, 72, 1), "all_reduce", 15)])
 def test_properties_hold_where_they_once_did_not(machine, op, sizes):
     times = collective_properties.Times(BIN, collective_properties.Machine(*machine), op)
     assert list(times.violations(collective_properties.sizes_of(2, sizes))) == []
@@ -68,6 +69,15 @@ def test_proxies_check_the_lines_of_ll_one_after_the_other():
     of_a_proxy = 20400 / 8  # bytes each us
     assert (1 << 20) / of_a_proxy <= further_us(1) <= 1.5 * (1 << 20) / of_a_proxy
     assert further_us(8) == pytest.approx((1 << 20) * 2 * 15 / 16 / 8 / of_a_proxy, rel=0.2)
+
+
+def test_lone_gpus_read_lines_of_ll128_while_they_arrive():
+    """More bytes take the time of their lines at the NIC's 50 GB/s, and at most half of it to read what came last."""
+    machine = collective_properties.Machine("dgx_h100", "H100-SXM5-80GB", 2, 8, 1)
+    rows = collective_properties.Times(BIN, machine, "all_reduce").rows([1 << 25, 1 << 26], collective_properties.Forced("ring", "ll128"))
+    further_us = float(rows[1 << 26]["time_us"]) - float(rows[1 << 25]["time_us"])
+    at_the_nic_us = (1 << 25) * 128 / 120 / 50e3
+    assert at_the_nic_us <= further_us <= 1.5 * at_the_nic_us
 
 
 def test_fewer_links_do_not_make_larger_in_switch_collectives_slower():
@@ -137,3 +147,27 @@ def test_gathers_and_broadcasts_to_all_peers_at_once_are_refused(op, tmp_path):
     told = run("dgx_h100", path, "--out", tmp_path / "out")
     assert told.returncode == 2 and f"direct cannot run {op} of 1048576 bytes: direct supports all_to_all and send_recv" in told.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("op, algorithm, protocol, only", [("all_reduce", "nvls", "ll128", "simple"), ("all_gather", "nvls", "ll", "simple"),
+                                                           ("all_to_all", "direct", "ll128", "protocols simple and ll"),
+                                                           ("all_reduce", "two_shot", "simple", "protocol ll")])
+def test_protocols_without_a_kernel_are_refused(op, algorithm, protocol, only, tmp_path):
+    path = tmp_path / "forced.yaml"
+    path.write_text(f"workload: {{kind: collective, op: {op}, algorithm: {algorithm}, protocol: {protocol}, sizes_bytes: [65536]}}\n")
+    told = run("dgx_h100", path, "--out", tmp_path / "out")
+    assert told.returncode == 2 and "support only protocol" in told.stderr and told.stderr.rstrip().endswith(only)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("forced", ["algorithm: ring", "protocol: simple"])
+def test_an_engine_leaves_what_is_forced_to_nccl(forced, tmp_path):
+    """The engine's own kernel would take 64 KiB."""
+    def row(library):
+        path = tmp_path / f"{library}.yaml"
+        path.write_text(f"workload: {{kind: collective, op: all_reduce, library: {library}, {forced}, in_graph: true, sizes_bytes: [65536]}}\n")
+        succeed("dgx_h100", path, "--out", path.with_suffix(""), "--quiet")
+        [only] = rows(path.with_suffix("") / "collectives.csv")
+        return only
+
+    assert row("vllm-0.19") == row("nccl")
