@@ -37,18 +37,23 @@ std::uint64_t chunks_of(const Request& request, const workload::inference::Insta
   return ceil_div(request.prompt_tokens, prefill.whole->max_batched_tokens);
 }
 
-std::string paged_text(const Value& all, const Value& i) {
+void add_memory(Value& numbers, const workload::inference::KvMemory& memory) {
+  numbers["memory_limit_ratio"] = memory.memory_limit_ratio;
+  numbers["engine_reserved_bytes"] = memory.engine_reserved_bytes;
+}
+
+std::string paged_text(const Value& i) {
   std::string text = fmt::format(
       "\n{}: tp {}, {}pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(), i["tp"].integer(),
       i.contains("dp") ? fmt::format("dp {}, ", i["dp"].integer()) : "", i["pp"].integer(), gb(i["visible_bytes"]),
-      all["memory_limit_ratio"].real(), gb(i["visible_bytes"]) * all["memory_limit_ratio"].real());
+      i["memory_limit_ratio"].real(), gb(i["visible_bytes"]) * i["memory_limit_ratio"].real());
   std::size_t p = 0;
   for (const Value& stage : i["stages"].items())
     text += fmt::format(
         "  stage {}, {} layers: - {:.2f} GB weights - {:.2f} GB activations of {} tokens - {:.2f} GB reserved = {} "
         "blocks of {:.3f} MB\n",
         p++, stage["layers"].integer(), gb(stage["weight_bytes"]), gb(stage["activation_bytes"]),
-        i["scheduler"]["max_batched_tokens"].integer(), gb(all["engine_reserved_bytes"]), stage["blocks"].integer(),
+        i["scheduler"]["max_batched_tokens"].integer(), gb(i["engine_reserved_bytes"]), stage["blocks"].integer(),
         static_cast<double>(stage["block_bytes"].integer()) * 1e-6);
   text += fmt::format("  KV cache: {} blocks, one of them reserved: {} tokens\n", i["kv_blocks"].integer(),
                       i["kv_tokens"].integer());
@@ -98,6 +103,7 @@ Value ServingRun::paged_arithmetic(std::size_t id) {
                       {"block_bytes", memories[p].block},
                       {"blocks", memories[p].blocks()}});
   Value numbers = instance_value(instance);
+  add_memory(numbers, instance.memory);
   numbers["visible_bytes"] = static_cast<std::uint64_t>(gpu(instance).hbm.visible_bytes());
   numbers["stages"] = stages;
   numbers["kv_blocks"] = blocks_[id];
@@ -123,6 +129,7 @@ Value ServingRun::whole_arithmetic(std::size_t id) {
   if (!is_answer) load.pass_tokens = chunk_of(first, instance);
   load.new_tokens = 1;
   Value numbers{{"name", instance.name}, {"tp", grid.tp()}, {"pp", grid.pp()}, {"engine", instance.engine.name}};
+  add_memory(numbers, instance.memory);
   numbers["stages"] = Value::empty_list();
   for (std::uint32_t p = 0; p < grid.pp(); ++p) {
     const transformer::RankMemory memory = transformer::rank_memory(grid.model(), grid.stage(p), grid.tp(), load);
@@ -179,9 +186,7 @@ Value ServingRun::handoff_arithmetic() {
 }
 
 Value ServingRun::explain() {
-  Value numbers{{"model", scenario_.model.name},
-                {"memory_limit_ratio", spec().memory.memory_limit_ratio},
-                {"engine_reserved_bytes", spec().memory.engine_reserved_bytes}};
+  Value numbers{{"model", scenario_.model.name}};
   std::vector<const gpu::GpuDatasheet*> gpus;
   for (const InstanceSpec& instance : spec().instances) gpus.push_back(&gpu(instance));
   const transformer::ModelShape& model = scenario_.model;
@@ -213,7 +218,7 @@ std::string ServingRun::explain_text(const Value& n) const {
                       parameters["kv_bytes_per_token"].integer(), parameters["kv_dtype"].text());
   for (const Value& row : parameters["layers"].items()) text += layer_arithmetic_text(row);
   if (is_paged()) {
-    for (const Value& instance : n["instances"].items()) text += paged_text(n, instance);
+    for (const Value& instance : n["instances"].items()) text += paged_text(instance);
     return text;
   }
   const Value& first = n["first_request"];

@@ -36,7 +36,7 @@ void check_longest(const ServingSpec& spec, const InstanceSpec& instance, std::u
 }  // namespace
 
 std::vector<StageMemory> stage_memory(const Scenario& scenario, const InstanceSpec& instance) {
-  return workload::inference::stage_memory(scenario.model, instance, scenario.spec<ServingSpec>().memory,
+  return workload::inference::stage_memory(scenario.model, instance, instance.memory,
                                            gpu_of(scenario, instance).hbm.visible_bytes());
 }
 
@@ -54,8 +54,8 @@ std::uint32_t kv_blocks(const Scenario& scenario, const InstanceSpec& instance) 
                     "set a larger tp or pp, or a smaller max_batched_tokens",
                     least - stages.begin(), gpu.name, (2 * static_cast<double>(least->block) - least->left) * 1e-9,
                     static_cast<double>(least->weights) * 1e-9, static_cast<double>(least->activations) * 1e-9,
-                    static_cast<double>(spec.memory.engine_reserved_bytes) * 1e-9,
-                    gpu.hbm.visible_bytes() * spec.memory.memory_limit_ratio * 1e-9));
+                    static_cast<double>(instance.memory.engine_reserved_bytes) * 1e-9,
+                    gpu.hbm.visible_bytes() * instance.memory.memory_limit_ratio * 1e-9));
   std::uint32_t blocks = least->blocks();
   if (instance.kv_blocks) {
     const auto& [written, key, where] = *instance.kv_blocks;
@@ -125,7 +125,7 @@ void check_whole_sequences(const Scenario& scenario, const InstanceSpec& instanc
   const gpu::GpuDatasheet& gpu = gpu_of(scenario, instance);
   const transformer::MemoryCheck check = transformer::check_memory(
       scenario.model, instance.mapping.stage_layers, instance.mapping.tp, whole_sequence_load(spec, instance),
-      gpu.hbm.capacity_gb * 1e9, spec.memory.memory_limit_ratio);
+      gpu.hbm.capacity_gb * 1e9, instance.memory.memory_limit_ratio);
   if (!check.fits)
     throw InputError(instance.where, fmt::format("{} on {}: {}", instance.key, gpu.name, check.sentence));
 }

@@ -1,6 +1,7 @@
 #include "sc_main/kinds/serving_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 
 #include "base/input_error.h"
@@ -136,7 +137,7 @@ std::uint64_t ServingRun::expected_jobs_of_list() const {
   passes += std::max(longest, tokens / steps.max_seqs);
   const std::uint64_t collectives = transformer::layer_collectives(scenario_.model, 1, {prompts.tp, false}).size();
   return passes * scenario_.model.layers * std::max<std::uint64_t>(1, collectives) +
-         (spec().host.token() == Time() ? 0 : tokens);
+         (spec().instances.back().host.token() == Time() ? 0 : tokens);
 }
 
 void ServingRun::prepare_log() {
@@ -244,6 +245,13 @@ Value ServingRun::instance_value(const InstanceSpec& instance) const {
   return value;
 }
 
+std::string ServingRun::host_names() const {
+  std::vector<std::string> names;
+  for (const InstanceSpec& instance : spec().instances)
+    if (std::find(names.begin(), names.end(), instance.host.name) == names.end()) names.push_back(instance.host.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void ServingRun::add_setup(Value& setup) const {
   for (const InstanceSpec& instance : spec().instances) {
     if (is_paged()) {
@@ -256,7 +264,7 @@ void ServingRun::add_setup(Value& setup) const {
     else
       setup["chunk_tokens"] = instance.whole->max_batched_tokens;
   }
-  setup["host"] = spec().host.name;
+  setup["host"] = host_names();
   setup["requests"] = service_->api_server().count();
   if (!spec().listed) return;
   std::vector<std::uint32_t> prompts, outputs;

@@ -67,6 +67,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   }
   /// Whether instances can lose requests.
   bool can_lose() const;
+  std::string host_names() const;
   bool is_paged() const { return !spec().instances.front().whole; }
   /// Whether there are several instances for a part of requests.
   bool has_choice() const;

@@ -162,7 +162,7 @@ std::string ServingRun::table() const {
   };
   const auto percent = [](double ratio) { return fmt::format("{:.1f} %", 100 * ratio); };
   text += fmt::format("{} on {}: {} request{}, host {}\n", scenario_.model.name, machine_text(scenario_), f.requests,
-                      f.requests == 1 ? "" : "s", spec().host.name);
+                      f.requests == 1 ? "" : "s", host_names());
   text += many ? "\n  each request, mean\n" : "\n  the request\n";
   line("TTFT", spread(f.ttft));
   for (std::size_t part = 0; part < workload::inference::kTtftParts; ++part)

@@ -138,8 +138,8 @@ def _message(done: subprocess.CompletedProcess) -> str:
 def _memory(explained: dict) -> Memory:
     instance = explained["instances"][0]
     stage = min(instance["stages"], key=lambda entry: entry["blocks"])
-    return Memory(stage["weight_bytes"], stage["activation_bytes"], explained["engine_reserved_bytes"],
-                  int(instance["visible_bytes"] * explained["memory_limit_ratio"]), instance["kv_tokens"])
+    return Memory(stage["weight_bytes"], stage["activation_bytes"], instance["engine_reserved_bytes"],
+                  int(instance["visible_bytes"] * instance["memory_limit_ratio"]), instance["kv_tokens"])
 
 
 def why_refused(traffic: Traffic, fleet: Fleet, executables: pathlib.Path) -> str | None:

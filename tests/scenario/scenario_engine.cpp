@@ -215,24 +215,55 @@ BOOST_AUTO_TEST_CASE(an_engine_is_one_word) {
                             {"none", GraphMode::full, false, BatchMix::mixed, Reserve::sequence}}) {
     const ServingSpec spec = with({"workload.engine=" + e.name});
     const workload::inference::SchedulerSpec& scheduler = spec.instances.front().scheduler;
-    BOOST_TEST(spec.host.name == e.name);
-    BOOST_TEST((spec.cudagraph.mode == e.graphs), e.name);
-    BOOST_TEST(spec.host.async == e.async);
+    BOOST_TEST(spec.instances.front().host.name == e.name);
+    BOOST_TEST((spec.instances.front().cudagraph.mode == e.graphs), e.name);
+    BOOST_TEST(spec.instances.front().host.async == e.async);
     BOOST_TEST((scheduler.mix == e.mix), e.name);
     BOOST_TEST((scheduler.reserve == e.reserve), e.name);
-    BOOST_TEST(spec.host.is_modelled() == (e.name != "none"));
+    BOOST_TEST(spec.instances.front().host.is_modelled() == (e.name != "none"));
     const ServingSpec alone = with({"workload.engine=" + e.name, "workload.host=none"});
-    BOOST_TEST(!alone.host.is_modelled());
-    BOOST_TEST(alone.host.request_us == 0);
+    BOOST_TEST(!alone.instances.front().host.is_modelled());
+    BOOST_TEST(alone.instances.front().host.request_us == 0);
   }
   const ServingSpec own =
       with({"workload.engine=trtllm-1.0", "workload.host.step_us=7", "workload.scheduler.max_seqs=9",
             "workload.instances=[{name: a, scheduler: {max_seqs: 8}}]", "workload.cudagraph.mode=none"});
-  BOOST_TEST(own.host.step_us == 7);
-  BOOST_TEST(own.host.request_us == with({"workload.engine=trtllm-1.0"}).host.request_us);
+  BOOST_TEST(own.instances.front().host.step_us == 7);
+  BOOST_TEST(own.instances.front().host.request_us ==
+             with({"workload.engine=trtllm-1.0"}).instances.front().host.request_us);
   BOOST_TEST(own.instances.front().scheduler.max_seqs == 8u);
   BOOST_TEST((own.instances.front().scheduler.reserve == Reserve::full_output));
-  BOOST_TEST((own.cudagraph.mode == GraphMode::none));
+  BOOST_TEST((own.instances.front().cudagraph.mode == GraphMode::none));
+}
+
+/// An instance can have an engine of its own; those that hand KV over have the rules of one.
+BOOST_AUTO_TEST_CASE(instances_have_engines_of_their_own) {
+  using workload::inference::InstanceSpec;
+  using workload::inference::Reserve;
+  using workload::inference::ServingSpec;
+  Scratch scratch;
+  const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
+  const auto instances = [&](const std::string& a, const std::string& b) {
+    return "workload.instances=[{name: a" + a + "}, {name: b" + b + "}]";
+  };
+  const std::vector<InstanceSpec> two =
+      scratch.load(serving, {instances("", ", engine: sglang-0.5"), "workload.host.step_us=7"})
+          .spec<ServingSpec>()
+          .instances;
+  BOOST_TEST(two[0].engine.name == "vllm-0.19");
+  BOOST_TEST(two[1].engine.name == "sglang-0.5");
+  BOOST_TEST(two[1].host.name == "sglang-0.5");
+  BOOST_TEST((two[1].scheduler.reserve == Reserve::expected_output));
+  BOOST_TEST((two[1].cudagraph.mode == workload::GraphMode::decode));
+  BOOST_TEST(two[0].host.step_us == 7);
+  BOOST_TEST(two[1].host.step_us == 7);
+  const std::string prefill = ", role: prefill", decode = ", role: decode, engine: ";
+  BOOST_TEST(scratch.load(serving, {instances(prefill, decode + "vllm-0.15")}).spec<ServingSpec>().instances.size() == 2u);
+  BOOST_TEST(scratch.refusal(serving, {instances(prefill, decode + "sglang-0.5")})
+                 .find("workload.instances.1.engine: sglang-0.5 takes KV otherwise than vllm-0.19 of instance a gives it; "
+                       "accepted: engines with the same kv_transfer") != std::string::npos);
+  BOOST_TEST(scratch.refusal(serving, {instances("", ", engine: sglang-0.6")})
+                 .find("workload.instances.1.engine: ") != std::string::npos);
 }
 
 /// Words that workload.engine has replaced mean what they meant, and are named with the new one.
@@ -258,7 +289,7 @@ BOOST_AUTO_TEST_CASE(old_words_are_read_and_named) {
     const Scenario loaded = scratch.load(serving, old.sets);
     const ServingSpec& spec = loaded.spec<ServingSpec>();
     BOOST_TEST(spec.instances.front().engine.name == old.engine);
-    BOOST_TEST(spec.host.name == old.host);
+    BOOST_TEST(spec.instances.front().host.name == old.host);
     BOOST_TEST_REQUIRE(loaded.notes.size() == 1u);
     BOOST_TEST(loaded.notes.front().find("old; write workload.engine: " + old.engine) != std::string::npos,
                loaded.notes.front());
@@ -268,9 +299,9 @@ BOOST_AUTO_TEST_CASE(old_words_are_read_and_named) {
                                .load(serving, {"workload.scheduler.preset=sglang",
                                                "workload.host={preset: none, async: true, step_us: 300}"})
                                .spec<ServingSpec>();
-  BOOST_TEST(part.host.step_us == 300);
-  BOOST_TEST(part.host.async);
-  BOOST_TEST(part.host.token_us == 0);
+  BOOST_TEST(part.instances.front().host.step_us == 300);
+  BOOST_TEST(part.instances.front().host.async);
+  BOOST_TEST(part.instances.front().host.token_us == 0);
   BOOST_TEST(scratch.load(serving, {"workload.engine=trtllm-1.0"}).notes.empty());
   BOOST_TEST(
       scratch.refusal(serving, {"workload.engine=sglang-0.5", "workload.scheduler.preset=trtllm"}) ==
@@ -292,7 +323,7 @@ BOOST_AUTO_TEST_CASE(an_eager_engine_keeps_the_memory_of_its_graphs) {
   Scratch scratch;
   const std::string serving = model() + "workload: {kind: serving, requests: {prompt_tokens: 512, output_tokens: 8}}\n";
   const auto reserved = [&](const std::vector<std::string>& sets) {
-    return scratch.load(serving, sets).spec<ServingSpec>().memory.engine_reserved_bytes;
+    return scratch.load(serving, sets).spec<ServingSpec>().instances.front().memory.engine_reserved_bytes;
   };
   const Bytes others = reserved({});
   const std::string graphs = "workload.cudagraph.reserved_bytes=600000000";

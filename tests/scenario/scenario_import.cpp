@@ -100,8 +100,8 @@ BOOST_FIXTURE_TEST_CASE(blocks_are_those_of_llmservingsim, Files) {
 
 BOOST_FIXTURE_TEST_CASE(there_is_no_host_time_and_no_padding, Files) {
   const ServingSpec spec = load().spec<ServingSpec>();
-  BOOST_TEST(spec.host.name == "none");
-  BOOST_TEST(spec.cudagraph.padded(true, 9) == 9u);
+  BOOST_TEST(spec.instances.front().host.name == "none");
+  BOOST_TEST(spec.instances.front().cudagraph.padded(true, 9) == 9u);
   BOOST_TEST(spec.instances.front().scheduler.max_in_flight == 1u);
 }
 
@@ -214,7 +214,7 @@ BOOST_FIXTURE_TEST_CASE(the_scenario_loads_to_the_same_scenario, Files) {
 BOOST_FIXTURE_TEST_CASE(set_applies_to_the_imported_scenario, Files) {
   load();
   const Scenario scenario = load_llmservingsim(options, {"workload.engine=vllm-0.15"}, "plx_box");
-  BOOST_TEST(scenario.spec<ServingSpec>().host.name == "vllm-0.15");
+  BOOST_TEST(scenario.spec<ServingSpec>().instances.front().host.name == "vllm-0.15");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_profile_has_the_layout_of_llmservingsim, Files) {

@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(defaults_for_everything_but_the_question) {
   BOOST_TEST(s.spec<ServingSpec>().listed->at(0).output_tokens == 9u);
   BOOST_TEST(s.spec<ServingSpec>().instances[1].mapping.tp == 4u);  // as prefill
   BOOST_TEST(s.spec<ServingSpec>().instances[1].mapping.pp == 2u);
-  BOOST_TEST(s.spec<ServingSpec>().memory.memory_limit_ratio == 0.9);
+  BOOST_TEST(s.spec<ServingSpec>().instances.front().memory.memory_limit_ratio == 0.9);
   BOOST_TEST((s.spec<ServingSpec>().handoff == workload::inference::HandoffGrain::per_chunk));
   BOOST_TEST((s.spec<ServingSpec>().pp_send == workload::inference::PpSend::shard));
   BOOST_TEST(scratch.load(small_scenario(), {}, "dgx_h100").machine.groups[1].gpu.name == "H100-SXM5-80GB");

@@ -34,30 +34,29 @@ std::string list_of(const std::string& only) {
   return "workload.requests={list: [" + text + "]}";
 }
 
-std::string instance_of(const std::string& name) {
-  return "{name: " + name + ", gpus: [" + std::to_string(2 * (name[0] - 'a')) + "]}";
+std::string instance_of(const std::string& name, const std::string& more = "") {
+  return "{name: " + name + ", gpus: [" + std::to_string(2 * (name[0] - 'a')) + "]" + more + "}";
 }
 
 const std::vector<std::string> kCommon{
     "workload.scheduler={max_batched_tokens: 384, max_seqs: 4}",
     "workload.host=" + host_of("async: false, request_us: 300, step_us: 50, token_us: 7"), "workload.kv_blocks=120"};
 
-std::vector<std::string> with(std::vector<std::string> sets) {
-  sets.insert(sets.end(), kCommon.begin(), kCommon.end());
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& common = kCommon) {
+  sets.insert(sets.end(), common.begin(), common.end());
   return sets;
 }
 
-}  // namespace
-
-BOOST_AUTO_TEST_CASE(each_of_three_instances_does_what_it_does_alone) {
+/// Three instances whose requests name them do what each does as the only one.
+void check_alone(const std::vector<std::string>& common, const std::vector<std::string>& instances) {
   ServingBench all(tiny_serving(
       with({list_of(""), "workload.router=fixed",
-            "workload.instances=[" + instance_of("a") + ", " + instance_of("b") + ", " + instance_of("c") + "]"})));
+            "workload.instances=[" + instances[0] + ", " + instances[1] + ", " + instances[2] + "]"}, common)));
   all.run();
   for (std::uint32_t id = 0; id < kNames.size(); ++id) {
     BOOST_TEST_INFO_SCOPE("instance " << kNames[id]);
     ServingBench alone(
-        tiny_serving(with({list_of(kNames[id]), "workload.instances=[" + instance_of(kNames[id]) + "]"})));
+        tiny_serving(with({list_of(kNames[id]), "workload.instances=[" + instances[id] + "]"}, common)));
     alone.run();
     std::size_t next = 0;
     for (std::size_t i = 0; i < all.served.size(); ++i) {
@@ -74,6 +73,18 @@ BOOST_AUTO_TEST_CASE(each_of_three_instances_does_what_it_does_alone) {
     BOOST_TEST(all.service().instance(id).engine().composed() == alone.service().instance(0).engine().composed());
     BOOST_TEST(!all.records.of("It[0]_PP[0]_TP[0]_Inst[" + kNames[id] + "]").empty());
   }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_of_three_instances_does_what_it_does_alone) {
+  check_alone(kCommon, {instance_of("a"), instance_of("b"), instance_of("c")});
+}
+
+/// Schedulers, hosts, CUDA graphs and API servers of three engines.
+BOOST_AUTO_TEST_CASE(each_of_three_engines_does_what_it_does_alone) {
+  check_alone({"workload.scheduler={max_batched_tokens: 1024, max_seqs: 4}", "workload.kv_blocks=120"},
+              {instance_of("a", ", engine: sglang-0.5"), instance_of("b"), instance_of("c", ", engine: vllm-0.6")});
 }
 
 BOOST_AUTO_TEST_CASE(kv_goes_from_any_instance_to_any) {

@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(memory_is_never_exceeded_and_everybody_is_served) {
   sets.push_back(limit_for(3500, sets));
   const Scenario scenario = tiny_scenario(sets);
   PrefillRun run(scenario);
-  const double ratio = scenario.spec<workload::inference::ServingSpec>().memory.memory_limit_ratio;
+  const double ratio = scenario.spec<workload::inference::ServingSpec>().instances.front().memory.memory_limit_ratio;
   std::vector<const gpu::Gpu*> gpus{&run.prefill_gpu(0), &run.decode_gpu(0)};
   Bytes most = 0;
   run.run([&] {

@@ -132,9 +132,13 @@ ServingSpec resolve(const PrefillSection& written, const Setting& setting) {
   spec.listed = requests;
   spec.requests = [=] { return std::make_unique<RequestList>(requests); };
   spec.names_requests = requests->size() > 1;
-  spec.host = resolve_host(*engine.host, setting.machine.board.cpu, setting.source);
-  for (InstanceSpec* instance : {&prefill, &decode})
+  for (InstanceSpec* instance : {&prefill, &decode}) {
+    instance->host = resolve_host(*engine.host, setting.machine.board.cpu, setting.source);
+    instance->cudagraph.mode = instance->host.cudagraph;
+    instance->cudagraph.pads = false;
+    instance->memory.memory_limit_ratio = written.memory_limit_ratio;
     instance->mapping.profile = load_profile(setting.compute, setting.model, instance->mapping.tp, setting.source);
+  }
 
   WholeSequencesSpec& chunks = prefill.whole.emplace();
   chunks.max_batched_tokens = written.chunk_tokens;
@@ -146,12 +150,9 @@ ServingSpec resolve(const PrefillSection& written, const Setting& setting) {
   WholeSequencesSpec& steps = decode.whole.emplace();
   steps.max_batched_tokens = steps.max_seqs = written.max_batch;
   steps.groups = decode.mapping.pp;
-  steps.is_eager = steps.placeholders = spec.host.async;
+  steps.is_eager = steps.placeholders = decode.host.async;
 
   spec.instances = {prefill, decode};
-  spec.memory.memory_limit_ratio = written.memory_limit_ratio;
-  spec.cudagraph.mode = spec.host.cudagraph;
-  spec.cudagraph.pads = false;
   spec.pp_send = written.pp_send;
   spec.nic_rule = written.nic_rule;
   spec.handoff = written.handoff;

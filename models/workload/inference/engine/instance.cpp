@@ -22,8 +22,8 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       executor_(executor),
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
-            setting.host, spec_.engine, gpus, executor),
-      scheduler_(load(setting, blocks, host.blocks)),
+            spec_.host, spec_.engine, gpus, executor),
+      scheduler_(load(blocks, host.blocks)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
   if (spec_.speculation && spec_.speculation->has_model())
@@ -38,13 +38,13 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
 EngineSpec Instance::engine_spec(const Setting& setting) const {
   EngineSpec engine;
   engine.hop.send = setting.pp_send;
-  engine.host = setting.host;
+  engine.host = spec_.host;
   if (spec_.speculation && spec_.speculation->method == DraftMethod::ngram) {
     engine.host.async = false;
-    engine.host.sequence_us += setting.host.is_modelled() ? spec_.rules.speculation.ngram_sequence_us : 0;
+    engine.host.sequence_us += spec_.host.is_modelled() ? spec_.rules.speculation.ngram_sequence_us : 0;
   }
   engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
-  engine.graphs = setting.graphs;
+  engine.graphs = spec_.cudagraph;
   engine.graphs.decode_tokens = 1 + spec_.scheduler.drafts.tokens;
   engine.suffix = suffix_;
   engine.sends_kv = role() == InstanceRole::prefill && setting.kv_follows_promise;
@@ -68,8 +68,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   return engine;
 }
 
-std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t paged_blocks,
-                                          std::uint64_t host_blocks) {
+std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, std::uint64_t host_blocks) {
   if (is_paged()) {
     SchedulerSpec s = spec_.scheduler;
     s.host_blocks = host_blocks;
@@ -83,9 +82,9 @@ std::unique_ptr<Scheduler> Instance::load(const Setting& setting, std::uint32_t 
   const WholeSequencesSpec& s = *spec_.whole;
   const std::uint32_t tokens = std::min(s.max_batched_tokens, s.longest_pass);
   if (role() == InstanceRole::decode) {
-    grid_.load(setting.memory_limit_ratio, tokens, s.max_seqs, 1);
+    grid_.load(spec_.memory.memory_limit_ratio, tokens, s.max_seqs, 1);
   } else {
-    grid_.load(setting.memory_limit_ratio, tokens, 1, tokens);
+    grid_.load(spec_.memory.memory_limit_ratio, tokens, 1, tokens);
   }
   return std::make_unique<WholeSequences>(s, grid_.kv().blocks(), grid_.kv());
 }

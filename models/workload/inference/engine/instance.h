@@ -54,10 +54,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   /// What is the same for all instances of a service, and its place among them.
   struct Setting {
     const transformer::ModelShape& model;
-    const Host& host;
-    CudaGraphs graphs;
     PpSend pp_send = PpSend::shard;
-    double memory_limit_ratio = 0.9;
     bool names_requests = false;     ///< names of passes contain the request
     bool is_one_of_role = false;     ///< names of jobs contain the instance
     bool shares_group = false;       ///< names of links contain it
@@ -121,7 +118,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   Time now() const { return executor_.fabric().now(); }
   EngineSpec engine_spec(const Setting& setting) const;
   /// Allocates memory. @param paged_blocks  of the KV cache, including the reserved block
-  std::unique_ptr<Scheduler> load(const Setting& setting, std::uint32_t paged_blocks, std::uint64_t host_blocks);
+  std::unique_ptr<Scheduler> load(std::uint32_t paged_blocks, std::uint64_t host_blocks);
   void promised(const Reservation& reservation);
   /// Reports load and memory.
   void report();

@@ -7,6 +7,8 @@
 
 #include "base/input_error.h"
 #include "collective/engine.h"
+#include "workload/host.h"
+#include "workload/inference/engine/cuda_graphs.h"
 #include "workload/inference/engine/mapping.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/requests/request.h"
@@ -36,12 +38,15 @@ struct InstanceSpec {
   InstanceRole role = InstanceRole::colocated;
   std::uint32_t group = 0;  ///< of the machine
   Mapping mapping;
+  KvMemory memory;
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
   SchedulerSpec scheduler;
   std::optional<WholeSequencesSpec> whole;  ///< instead: an engine before paged KV cache
   ServingRules rules;
   std::optional<Speculation> speculation;
   collective::Engine engine;
+  Host host;
+  CudaGraphs cudagraph;
 };
 
 }  // namespace railyard::workload::inference

@@ -57,6 +57,11 @@ struct ServingRules {
   std::string connector = "none";  ///< name of its sheet
   FirstToken first_token = FirstToken::prefill;
   SpeculationRules speculation;
+
+  /// An instance with these rules hands requests over as one with the others does.
+  bool hands_over_as(const ServingRules& others) const {
+    return handoff == others.handoff && connector == others.connector && first_token == others.first_token;
+  }
 };
 
 /// Layers of each stage, as even as possible. @pre 1 <= stages <= layers

@@ -6,10 +6,11 @@
 
 namespace railyard::workload::inference {
 
-ApiServer::ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, Time router_time,
+ApiServer::ApiServer(std::unique_ptr<RequestSource> source, std::vector<Host> hosts, Time client_time, Time router_time,
                      std::uint32_t servers, bool names_requests, Executor& executor, ApiServerClient& client)
     : source_(std::move(source)),
-      host_(host),
+      hosts_(std::move(hosts)),
+      receives_slowly_(std::any_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.request() > Time(); })),
       client_time_(client_time),
       router_time_(router_time),
       names_requests_(names_requests),
@@ -64,7 +65,7 @@ void ApiServer::arrive() {
   ++before_queue_;
   executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
-  if (client_time_ + router_time_ + host_.request() > Time()) tell(request, RequestPhase::host);
+  if (client_time_ + router_time_ > Time() || receives_slowly_) tell(request, RequestPhase::host);
   if (client_time_ == Time()) {
     reach_router(request);
     return;
@@ -90,12 +91,13 @@ void ApiServer::routed(std::uint32_t request, std::vector<Visit> visits) {
 }
 
 void ApiServer::receive(std::uint32_t request) {
-  if (host_.request() == Time()) {
+  const std::uint32_t instance = live_.at(request).visits.front().instance;
+  const Time duration = hosts_[instance].request();
+  if (duration == Time()) {
     enter(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live_.at(request).visits.front().instance), host_.request(),
-                 label(request, kReceive, 0), *this);
+  executor_.host(rank_, rank_.stream(instance), duration, label(request, kReceive, 0), *this);
 }
 
 void ApiServer::enter(std::uint32_t request) {
@@ -129,23 +131,25 @@ void ApiServer::restart(std::uint32_t request) {
 }
 
 void ApiServer::forward(std::uint32_t request) {
-  const Time duration = host_.token() + host_.request();
+  const Live& live = live_.at(request);
+  const Time duration = hosts_[live.visits.front().instance].token() + hosts_[live.visits.back().instance].request();
   if (duration == Time()) {
     client_.on_forwarded(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live_.at(request).stream), duration, label(request, kForward, 0), *this);
+  executor_.host(rank_, rank_.stream(live.stream), duration, label(request, kForward, 0), *this);
 }
 
 void ApiServer::deliver(std::uint32_t request) {
   Live& live = live_.at(request);
   work_done_ += 1.0 / live.request.output_tokens;
   if (live.known++ == 0) live.times.first_known = executor_.fabric().now();
-  if (host_.token() == Time()) {
+  const Time duration = hosts_[live.instance()].token();
+  if (duration == Time()) {
     delivered(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live.stream), host_.token(), label(request, kDeliver, live.known), *this);
+  executor_.host(rank_, rank_.stream(live.stream), duration, label(request, kDeliver, live.known), *this);
 }
 
 void ApiServer::delivered(std::uint32_t request) {

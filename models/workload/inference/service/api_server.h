@@ -89,11 +89,12 @@ class ApiServerClient {
 
 class ApiServer : private JobClient, private JobNamer, private transport::CalendarClient {
  public:
+  /// @param hosts           of the instances, by id
   /// @param client_time     of the load generator, before the router has a request
   /// @param router_time     of the router, for each request
   /// @param servers         one for each instance that takes requests; these have the first ids
   /// @param names_requests  names of jobs contain the request
-  ApiServer(std::unique_ptr<RequestSource> source, const Host& host, Time client_time, Time router_time,
+  ApiServer(std::unique_ptr<RequestSource> source, std::vector<Host> hosts, Time client_time, Time router_time,
             std::uint32_t servers, bool names_requests, Executor& executor, ApiServerClient& client);
 
   void add_sink(RequestSink& sink) { sinks_.push_back(&sink); }
@@ -174,7 +175,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   Recorded recorded(std::uint64_t arguments) const override;
 
   std::unique_ptr<RequestSource> source_;
-  Host host_;
+  std::vector<Host> hosts_;
+  bool receives_slowly_;  ///< some host takes time for a request
   Time client_time_, router_time_;
   bool names_requests_;
   Executor& executor_;

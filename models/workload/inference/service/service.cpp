@@ -18,7 +18,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       leaving_(instances_.size()),
-      api_server_(spec.requests(), spec.host, Time::seconds(spec.client_us * 1e-6),
+      api_server_(spec.requests(), hosts(), Time::seconds(spec.client_us * 1e-6),
                   Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
   prepare_changes(placed);
   if (spec_.router.decode == RouterPolicy::link_aware) exchange_.follow_loads();
@@ -40,6 +40,12 @@ std::vector<Router::Member> Service::router_members(const std::vector<Placed>& p
   return members;
 }
 
+std::vector<Host> Service::hosts() const {
+  std::vector<Host> hosts;
+  for (const InstanceSpec& instance : spec_.instances) hosts.push_back(instance.host);
+  return hosts;
+}
+
 std::uint32_t Service::entrances() const {
   const bool are_all = spec_.router.keeps_prompt.rule != PromptRule::none;
   return static_cast<std::uint32_t>(instances_.size() - (are_all ? 0 : count_of(InstanceRole::decode)));
@@ -57,9 +63,8 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
   for (std::uint32_t id = 0; id < placed.size(); ++id) {
     const InstanceSpec& spec = spec_.instances[id];
     const auto is_neighbour = [&](const InstanceSpec& other) { return other.group == spec.group; };
-    Instance::Setting setting{model, spec_.host, spec_.cudagraph};
+    Instance::Setting setting{model};
     setting.pp_send = spec_.pp_send;
-    setting.memory_limit_ratio = spec_.memory.memory_limit_ratio;
     setting.names_requests = spec_.names_requests;
     setting.is_one_of_role = count_of(spec.role) > 1;
     setting.shares_group = std::count_if(spec_.instances.begin(), spec_.instances.end(), is_neighbour) > 1;

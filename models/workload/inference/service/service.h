@@ -108,6 +108,7 @@ class Service : private ApiServerClient,
                                                         const std::vector<Placed>& placed);
   std::size_t count_of(InstanceRole role) const;
   /// Instances at which requests may begin; these have the first ids.
+  std::vector<Host> hosts() const;
   std::uint32_t entrances() const;
   Time now() const { return fabric_.now(); }
   Instance& at(const Visit& visit) { return *instances_[visit.instance]; }

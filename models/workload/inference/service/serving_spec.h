@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/input_error.h"
-#include "workload/host.h"
-#include "workload/inference/engine/cuda_graphs.h"
 #include "workload/inference/engine/instance_spec.h"
 #include "workload/inference/requests/request_list.h"
 #include "workload/inference/routing/router_spec.h"
@@ -53,9 +51,6 @@ struct ServingSpec {
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
   /// For all parts of requests; or for prompts, and then for answers. Their places are their ids.
   std::vector<InstanceSpec> instances;
-  KvMemory memory;
-  CudaGraphs cudagraph;
-  Host host;
   /// Of the load generator, for each request before the API server has it; in the client's latencies.
   double client_us = 0;
   PpSend pp_send = PpSend::shard;
