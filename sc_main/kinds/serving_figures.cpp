@@ -10,8 +10,8 @@ using workload::inference::InstanceRole;
 using workload::inference::Iteration;
 using workload::inference::RankTimes;
 using workload::inference::RequestPart;
-using workload::inference::Served;
 using workload::inference::StageTimes;
+using workload::inference::Stay;
 
 namespace {
 
@@ -24,66 +24,66 @@ void add(RankTimes& sum, const RankTimes& times, double weight) {
   sum.occupied_s += weight * times.occupied_s;
 }
 
-void add_to(ServingPeriods& periods, const Served& served, double ttft, double tpot) {
-  ServingPeriods::Period& period = periods.at(served.request.arrival);
+void add_to(ServingPeriods& periods, const Stay& stay, double ttft, double tpot) {
+  ServingPeriods::Period& period = periods.at(stay.request.arrival);
   period.ttft.add(ttft);
-  if (served.request.output_tokens > 1) period.tpot.add(tpot);
-  const std::vector<Time>& tokens = served.times.tokens;
+  if (stay.request.output_tokens > 1) period.tpot.add(tpot);
+  const std::vector<Time>& tokens = stay.times.tokens;
   for (std::size_t i = 1; i < tokens.size(); ++i) periods.at(tokens[i]).itl.add((tokens[i] - tokens[i - 1]).seconds());
 }
 
 }  // namespace
 
-void ServingFigures::on_served(std::uint32_t, const Served& served) {
-  const workload::inference::RequestTimes& t = served.times;
-  const Time arrival = served.request.arrival;
-  const std::uint32_t output = served.request.output_tokens;
+void ServingFigures::on_served(std::uint32_t, const Stay& stay) {
+  const workload::inference::RequestTimes& t = stay.times;
+  const Time arrival = stay.request.arrival;
+  const std::uint32_t output = stay.request.output_tokens;
   const double first = (t.first_token - arrival).seconds();
   const double per_token = output > 1 ? (t.last_token - t.first_token).seconds() / (output - 1.0) : 0;
   ++requests;
-  if (is_decider_asked && served.visits.size() == 1 && !takes_prompts(instances[served.visits[0].instance].role))
+  if (is_decider_asked && stay.visits.size() == 1 && !takes_prompts(instances[stay.visits[0].instance].role))
     ++kept_prompts;
-  for (const workload::inference::Visit& visit : served.visits) {
+  for (const workload::inference::Visit& visit : stay.visits) {
     Instance& instance = instances[visit.instance];
     ++instance.requests;
     if (visit.part != RequestPart::answer) {
-      instance.found_tokens += served.counts.cached_tokens;
-      instance.prompt_tokens += served.request.prompt_tokens;
+      instance.found_tokens += stay.counts.cached_tokens;
+      instance.prompt_tokens += stay.request.prompt_tokens;
     }
     instance.ttft.add(first);
     if (output > 1) instance.tpot.add(per_token);
-    if (periods.has_events()) add_to(instance.periods, served, first, per_token);
+    if (periods.has_events()) add_to(instance.periods, stay, first, per_token);
   }
-  if (periods.has_events()) add_to(periods, served, first, per_token);
-  restarts += served.restarts;
-  lost_tokens += served.lost_tokens;
-  repeated_tokens += served.repeated_tokens;
+  if (periods.has_events()) add_to(periods, stay, first, per_token);
+  restarts += stay.restarts;
+  lost_tokens += stay.lost_tokens;
+  repeated_tokens += stay.repeated_tokens;
   ttft.add(first);
-  ttft_admitted.add((t.first_token - served.prefill_begun()).seconds());
+  ttft_admitted.add((t.first_token - stay.prefill_begun()).seconds());
   if (output > 1) tpot.add(per_token);
-  decode_start.add((served.decode_begun() - arrival).seconds());
-  queue_sum_s += (served.prefill_begun() - t.queued).seconds();
-  for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(served.ttft.all()[part]);
+  decode_start.add((stay.decode_begun() - arrival).seconds());
+  queue_sum_s += (stay.prefill_begun() - t.queued).seconds();
+  for (std::size_t part = 0; part < ttft_parts.size(); ++part) ttft_parts[part].add(stay.ttft.all()[part]);
   e2e.add((t.last_token - arrival).seconds());
   for (std::size_t i = 1; i < t.tokens.size(); ++i) itl.add((t.tokens[i] - t.tokens[i - 1]).seconds());
   for (const Time token : t.tokens) work.add(token, {0, 0, 1});
-  work.add(t.first_token, {0, served.request.prompt_tokens, 0});
+  work.add(t.first_token, {0, stay.request.prompt_tokens, 0});
   work.add(t.last_token, {1, 0, 0});
-  stays.emplace_back(arrival, t.last_token);
-  if (has_sessions && served.request.session > 0) {
-    Stay& session = sessions.try_emplace(served.request.session, arrival, t.last_token).first->second;
+  spans.emplace_back(arrival, t.last_token);
+  if (has_sessions && stay.request.session > 0) {
+    RequestSpan& session = sessions.try_emplace(stay.request.session, arrival, t.last_token).first->second;
     session = {sooner(session.first, arrival), later(session.second, t.last_token)};
   }
   first_arrival = sooner(first_arrival, arrival);
   last_arrival = later(last_arrival, arrival);
   last_token = later(last_token, t.last_token);
-  prompt_tokens += served.request.prompt_tokens;
+  prompt_tokens += stay.request.prompt_tokens;
   output_tokens += output;
-  cached_tokens += served.counts.cached_tokens;
-  loaded_tokens += served.counts.loaded_tokens;
-  recomputed_tokens += served.counts.recomputed_tokens;
-  preemptions += served.counts.preemptions;
-  kv_wait_sum_s += (served.kv_landed() - served.prefilled()).seconds();
+  cached_tokens += stay.counts.cached_tokens;
+  loaded_tokens += stay.counts.loaded_tokens;
+  recomputed_tokens += stay.counts.recomputed_tokens;
+  preemptions += stay.counts.preemptions;
+  kv_wait_sum_s += (stay.kv_landed() - stay.prefilled()).seconds();
   if (first <= slo.ttft_s.value_or(first) && per_token <= slo.tpot_s.value_or(per_token)) ++within_slo;
 }
 
@@ -226,7 +226,7 @@ WorkBins::Span ServingFigures::middle() const {
   return work.between(first_arrival + quarter, last_token - quarter);
 }
 
-std::optional<LoadGrowth> ServingFigures::growth() const { return is_done ? load_growth(stays) : std::nullopt; }
+std::optional<LoadGrowth> ServingFigures::growth() const { return is_done ? load_growth(spans) : std::nullopt; }
 
 double ServingFigures::slo_attainment_ratio() const {
   return requests > 0 ? static_cast<double>(within_slo) / static_cast<double>(requests) : 0.0;

@@ -38,11 +38,11 @@ WorkBins::Span WorkBins::between(Time from, Time to) const {
   return span;
 }
 
-std::optional<LoadGrowth> load_growth(const std::vector<Stay>& stays) {
+std::optional<LoadGrowth> load_growth(const std::vector<RequestSpan>& spans) {
   constexpr std::size_t kBatches = 10;
   constexpr double kStudent = 2.821;  // one-sided, 1 %, of kBatches - 1 degrees of freedom
   std::vector<Time> arrivals, ends;
-  for (const auto& [arrival, end] : stays) {
+  for (const auto& [arrival, end] : spans) {
     arrivals.push_back(arrival);
     ends.push_back(end);
   }

@@ -47,7 +47,7 @@ class WorkBins {
 };
 
 /// A request's arrival, and its last token.
-using Stay = std::pair<Time, Time>;
+using RequestSpan = std::pair<Time, Time>;
 
 struct LoadGrowth {
   double per_s = 0;        ///< requests
@@ -56,6 +56,6 @@ struct LoadGrowth {
 };
 
 /// None if all requests arrive at one instant.
-std::optional<LoadGrowth> load_growth(const std::vector<Stay>& stays);
+std::optional<LoadGrowth> load_growth(const std::vector<RequestSpan>& spans);
 
 }  // namespace railyard

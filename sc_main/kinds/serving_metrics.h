@@ -23,7 +23,7 @@ class ServingFigures : public workload::inference::ServiceSink {
   ServingFigures(const workload::inference::ServingSpec& spec, const std::vector<std::uint32_t>& kv_blocks,
                  const std::optional<ServingPeriods::During>& during);
 
-  void on_served(std::uint32_t request, const workload::inference::Served& served) override;
+  void on_served(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_kv_moved(const workload::inference::KvMoved& moved) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
@@ -59,11 +59,11 @@ class ServingFigures : public workload::inference::ServiceSink {
   std::array<TimeSum, workload::inference::kTtftParts> ttft_parts;
   Time first_arrival = Time::max(), last_arrival, last_token;
   WorkBins work;
-  std::vector<Stay> stays;
+  std::vector<RequestSpan> spans;
   bool is_done = false;  ///< all requests are
   const bool has_sessions;
-  const bool is_decider_asked;             ///< conditional disaggregation
-  std::map<std::uint64_t, Stay> sessions;  ///< first arrival, last token
+  const bool is_decider_asked;                    ///< conditional disaggregation
+  std::map<std::uint64_t, RequestSpan> sessions;  ///< first arrival, last token
   Distribution session_times() const;
   std::uint64_t requests = 0, refused = 0, within_slo = 0;
   std::uint64_t kept_prompts = 0;  ///< requests whose prompt a decode instance has computed

@@ -90,7 +90,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   const ServingFigures& figures() const;
   std::string instance_table(std::size_t id, const ServingFigures::Instance& figures) const;
   /// Write a row of requests.csv and iterations.csv.
-  void on_served(std::uint32_t request, const workload::inference::Served& served) override;
+  void on_served(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
   void on_kv_moved(const workload::inference::KvMoved& moved) override;

@@ -8,8 +8,8 @@ namespace railyard {
 
 namespace {
 
-using workload::inference::Served;
 using workload::inference::StageTimes;
+using workload::inference::Stay;
 
 std::uint64_t nanoseconds(Time t) { return (t.fs() + 500'000) / 1'000'000; }
 
@@ -93,37 +93,36 @@ void ServingRun::on_kv_moved(const workload::inference::KvMoved& moved) {
                         port_name(moved.waited_at), exact_seconds(moved.waited));
 }
 
-void ServingRun::on_served(std::uint32_t request, const Served& served) {
-  const workload::inference::RequestTimes& t = served.times;
-  const std::uint32_t output = served.request.output_tokens;
+void ServingRun::on_served(std::uint32_t request, const Stay& stay) {
+  const workload::inference::RequestTimes& t = stay.times;
+  const std::uint32_t output = stay.request.output_tokens;
   std::string gaps;
   for (std::size_t i = 1; i < t.tokens.size(); ++i)
     gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
-  const std::uint64_t from = nanoseconds(served.request.arrival), end = nanoseconds(t.last_token),
+  const std::uint64_t from = nanoseconds(stay.request.arrival), end = nanoseconds(t.last_token),
                       first = nanoseconds(t.first_token);
   // Whole sequences have their instances by name in other files, and 0 here.
-  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",", is_paged() ? served.instance() : 0, request,
-                       scenario_.model.name, served.request.prompt_tokens, output, from, end, end - from,
-                       nanoseconds(served.prefill_begun()) - from, first - from,
+  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",", is_paged() ? stay.instance() : 0, request,
+                       scenario_.model.name, stay.request.prompt_tokens, output, from, end, end - from,
+                       nanoseconds(stay.prefill_begun()) - from, first - from,
                        output > 1 ? (end - first) / (output - 1) : 0, gaps);
   if (!is_paged()) {
-    requests_csv_->print("{},{},{},{},{},{},{}\n", nanoseconds(t.queued), nanoseconds(served.admitted()),
-                         nanoseconds(served.prefill_begun()), nanoseconds(served.prefilled()), first,
-                         nanoseconds(served.kv_landed()), nanoseconds(served.decode_begun()));
+    requests_csv_->print("{},{},{},{},{},{},{}\n", nanoseconds(t.queued), nanoseconds(stay.admitted()),
+                         nanoseconds(stay.prefill_begun()), nanoseconds(stay.prefilled()), first,
+                         nanoseconds(stay.kv_landed()), nanoseconds(stay.decode_begun()));
     return;
   }
-  requests_csv_->print("{},{},{}", served.counts.preemptions, served.counts.cached_tokens,
-                       served.counts.recomputed_tokens);
-  if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", served.counts.loaded_tokens);
-  if (can_lose()) requests_csv_->print(",{},{},{}", served.restarts, served.lost_tokens, served.repeated_tokens);
+  requests_csv_->print("{},{},{}", stay.counts.preemptions, stay.counts.cached_tokens, stay.counts.recomputed_tokens);
+  if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.loaded_tokens);
+  if (can_lose()) requests_csv_->print(",{},{},{}", stay.restarts, stay.lost_tokens, stay.repeated_tokens);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
-  Time before = served.request.arrival;
-  for (const Time part : served.ttft.all()) {
+  Time before = stay.request.arrival;
+  for (const Time part : stay.ttft.all()) {
     const Time after = before + part;
     requests_csv_->print(",{}", nanoseconds(after) - nanoseconds(before));
     before = after;
   }
-  if (spec().has_sessions) requests_csv_->print(",{}", served.request.session);
+  if (spec().has_sessions) requests_csv_->print(",{}", stay.request.session);
   requests_csv_->print("\n");
 }
 

@@ -73,7 +73,7 @@ class Traced : private test::FreshKernel, private workload::inference::ServiceSi
   }
 
  private:
-  void on_served(std::uint32_t, const workload::inference::Served& served) override {
+  void on_served(std::uint32_t, const workload::inference::Stay& served) override {
     tokens_.push_back(served.times.tokens);
   }
   static const std::vector<std::string> kSmall;

@@ -13,16 +13,16 @@ namespace {
 constexpr double kService = 0.1;  // seconds
 
 /// A queue with one server and equal service times: Poisson arrivals, or equal intervals.
-std::vector<Stay> queue(double load, std::uint32_t requests, std::uint64_t seed, bool is_poisson = true) {
+std::vector<RequestSpan> queue(double load, std::uint32_t requests, std::uint64_t seed, bool is_poisson = true) {
   Random random(seed, 0);
-  std::vector<Stay> stays;
+  std::vector<RequestSpan> spans;
   double arrival = 0, free = 0;
   for (std::uint32_t i = 0; i < requests; ++i) {
     arrival += kService / load * (is_poisson ? random.exponential() : 1);
     free = std::max(free, arrival) + kService;
-    stays.emplace_back(Time::seconds(arrival), Time::seconds(free));
+    spans.emplace_back(Time::seconds(arrival), Time::seconds(free));
   }
-  return stays;
+  return spans;
 }
 
 double share_of_growing(double load, std::uint32_t requests) {
@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(above_its_capacity_a_queue_grows_by_the_difference) {
 
 BOOST_AUTO_TEST_CASE(a_fixed_number_of_requests_does_not_grow) {
   // Eight at once, and another one when one ends; all at once have no arrivals' time.
-  std::vector<Stay> loop, batch;
+  std::vector<RequestSpan> loop, batch;
   for (std::uint64_t i = 0; i < 400; ++i) {
     loop.emplace_back(Time::ms(i / 8 * 100), Time::ms(i / 8 * 100 + 100));
     batch.emplace_back(Time::ms(5), Time::ms(10 + i));

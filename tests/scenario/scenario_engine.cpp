@@ -258,12 +258,14 @@ BOOST_AUTO_TEST_CASE(instances_have_engines_of_their_own) {
   BOOST_TEST(two[0].host.step_us == 7);
   BOOST_TEST(two[1].host.step_us == 7);
   const std::string prefill = ", role: prefill", decode = ", role: decode, engine: ";
-  BOOST_TEST(scratch.load(serving, {instances(prefill, decode + "vllm-0.15")}).spec<ServingSpec>().instances.size() == 2u);
-  BOOST_TEST(scratch.refusal(serving, {instances(prefill, decode + "sglang-0.5")})
-                 .find("workload.instances.1.engine: sglang-0.5 takes KV otherwise than vllm-0.19 of instance a gives it; "
-                       "accepted: engines with the same kv_transfer") != std::string::npos);
-  BOOST_TEST(scratch.refusal(serving, {instances("", ", engine: sglang-0.6")})
-                 .find("workload.instances.1.engine: ") != std::string::npos);
+  BOOST_TEST(scratch.load(serving, {instances(prefill, decode + "vllm-0.15")}).spec<ServingSpec>().instances.size() ==
+             2u);
+  BOOST_TEST(
+      scratch.refusal(serving, {instances(prefill, decode + "sglang-0.5")})
+          .find("workload.instances.1.engine: sglang-0.5 takes KV otherwise than vllm-0.19 of instance a gives it; "
+                "accepted: engines with the same kv_transfer") != std::string::npos);
+  BOOST_TEST(scratch.refusal(serving, {instances("", ", engine: sglang-0.6")}).find("workload.instances.1.engine: ") !=
+             std::string::npos);
 }
 
 /// Words that workload.engine has replaced mean what they meant, and are named with the new one.

@@ -106,8 +106,8 @@ struct Records : execution::JobSink {
 
 /// Keeps every request that is done.
 struct RequestRecords : workload::inference::ServiceSink {
-  void on_served(std::uint32_t request, const workload::inference::Served& served) override { done[request] = served; }
-  std::map<std::uint32_t, workload::inference::Served> done;
+  void on_served(std::uint32_t request, const workload::inference::Stay& served) override { done[request] = served; }
+  std::map<std::uint32_t, workload::inference::Stay> done;
 };
 
 class PrefillRun : private FreshKernel {
@@ -126,7 +126,7 @@ class PrefillRun : private FreshKernel {
   workload::inference::Service& service() { return service_of(simulation); }
   transport::Assembly& fabric() { return simulation.fabric(); }
   /// A request with its times.
-  const workload::inference::Served& request(std::uint32_t r = 0) {
+  const workload::inference::Stay& request(std::uint32_t r = 0) {
     const auto found = requests_.done.find(r);
     return found == requests_.done.end() ? service().api_server().on_way(r) : found->second;
   }

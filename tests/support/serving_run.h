@@ -71,7 +71,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     std::vector<Uses> stages;  ///< their times until then
   };
   std::vector<Step> steps;
-  std::vector<workload::inference::Served> served;  ///< by number
+  std::vector<workload::inference::Stay> served;  ///< by number
 
   transport::Assembly& fabric() { return simulation.fabric(); }
   workload::inference::Service& service() { return service_of(simulation); }
@@ -133,7 +133,7 @@ class ServingBench : private FreshKernel, private workload::inference::ServiceSi
     }
     return all;
   }
-  void on_served(std::uint32_t request, const workload::inference::Served& done) override {
+  void on_served(std::uint32_t request, const workload::inference::Stay& done) override {
     if (served.size() <= request) served.resize(request + 1);
     BOOST_TEST_REQUIRE(done.times.tokens.size() == done.request.output_tokens);
     served[request] = done;

@@ -36,7 +36,7 @@ class KvWatch : public ServiceSink {
   }
   void on_iteration(std::size_t, std::uint32_t, const Iteration&, Time) override {
     for (const std::uint32_t request : service_.api_server().requests()) {
-      const Served& served = service_.api_server().on_way(request);
+      const Stay& served = service_.api_server().on_way(request);
       if (served.visits.empty() || served.is_kv_lost) continue;
       std::set<std::uint32_t> places;
       for (std::uint32_t i = 0; i < service_.instances(); ++i)
@@ -56,7 +56,7 @@ class KvWatch : public ServiceSink {
 };
 
 void check_parts(ServingBench& run) {
-  for (const Served& served : run.served) {
+  for (const Stay& served : run.served) {
     Time sum;
     for (const Time part : served.ttft.all()) sum += part;
     BOOST_TEST_REQUIRE((sum == served.times.first_token - served.request.arrival));
@@ -69,12 +69,12 @@ BOOST_AUTO_TEST_CASE(a_drained_instance_serves_what_it_has_and_takes_no_more) {
   ServingBench run(
       tiny_serving({kLoad, kTwo, "workload.router=round_robin", "events=[{at_us: 3000, instance: b, drain: true}]"}));
   run.run();
-  for (const Served& served : run.served) {
+  for (const Stay& served : run.served) {
     BOOST_TEST(served.restarts == 0u);
     if (served.request.arrival >= us(3000)) BOOST_TEST(served.instance() == 0u);
   }
   BOOST_TEST(std::count_if(run.served.begin(), run.served.end(),
-                           [](const Served& served) { return served.instance() == 1; }) > 0);
+                           [](const Stay& served) { return served.instance() == 1; }) > 0);
 }
 
 BOOST_AUTO_TEST_CASE(requests_of_a_failed_instance_begin_again_with_the_tokens_that_they_have) {
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(requests_of_a_failed_instance_begin_again_with_the_tokens_t
   ServingBench run(tiny_serving({one, kTwo, "workload.router=least_requests",
                                  fmt::format("events=[{{at_us: {}, instance: a, fail: true}}]", at.seconds() * 1e6)}));
   run.run();
-  const Served& served = run.served[0];
+  const Stay& served = run.served[0];
   BOOST_TEST(served.restarts == 1u);
   BOOST_TEST(served.instance() == 1u);
   BOOST_TEST(served.resumed_tokens == 21u);
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(what_is_cached_elsewhere_is_not_computed_again) {
   ServingBench run(
       tiny_serving({users, kTwo, "workload.router=round_robin", "events=[{at_us: 11000, instance: b, fail: true}]"}));
   run.run();
-  const Served& lost = run.served[1];
+  const Stay& lost = run.served[1];
   BOOST_TEST(lost.restarts == 1u);
   BOOST_TEST(lost.lost_tokens >= 1000u);
   BOOST_TEST(lost.repeated_tokens == lost.lost_tokens - 512);
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(an_instance_joins_when_its_weights_have_come) {
     // By copy engines over PCIe or NVLink, with nothing else in their way: not faster than the link of 64 GB/s.
     BOOST_TEST((load.end - load.start).seconds() >= static_cast<double>(bytes) / 64e9);
     bool has_served = false;
-    for (const Served& served : run.served) {
+    for (const Stay& served : run.served) {
       if (served.instance() != 1) continue;
       has_served = true;
       BOOST_TEST((served.visits.front().arrival >= load.end));
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
       std::string text;
       for (const JobRow& r : run.records.all)
         text += fmt::format("{} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.bytes);
-      for (const Served& served : run.served) {
+      for (const Stay& served : run.served) {
         for (const Time token : served.times.tokens) text += fmt::format("{} ", token.fs());
         text += fmt::format("{} {} {}\n", served.restarts, served.lost_tokens, served.repeated_tokens);
         BOOST_TEST_REQUIRE(served.repeated_tokens <= served.lost_tokens);

@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(full_output_runs_as_many_requests_as_fit_whole) {
     std::size_t most = 0;
     for (const ServingBench::Step& step : bench.steps) most = std::max(most, step.running);
     BOOST_TEST(most == std::min<std::size_t>(40, blocks / 9), blocks << " blocks");
-    for (const Served& served : bench.served) BOOST_TEST(served.counts.preemptions == 0u);
+    for (const Stay& served : bench.served) BOOST_TEST(served.counts.preemptions == 0u);
   }
 }
 
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(waits_are_those_of_a_queue) {
     }
     Time idle_from;  // Lindley's recursion
     double waited = 0;
-    for (const Served& served : bench.served) {
+    for (const Stay& served : bench.served) {
       const Time begun = later(served.request.arrival, idle_from);
       BOOST_TEST_REQUIRE((served.prefill_begun() == begun));
       waited += (begun - served.request.arrival).seconds();

@@ -31,7 +31,7 @@ double mean_wait_s(const std::string& router, const std::string& rate, std::uint
   ServingBench run(tiny_serving(fleet(instances, 3000, "arrivals: poisson, rate_per_s: " + rate, router)));
   run.run();
   double sum = 0;
-  for (const Served& served : run.served) sum += (served.times.first_token - served.request.arrival).seconds();
+  for (const Stay& served : run.served) sum += (served.times.first_token - served.request.arrival).seconds();
   return sum / static_cast<double>(run.served.size());
 }
 
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(by_turn_each_instance_is_a_queue_of_every_kth_arrival) {
   run.run();
   std::vector<Time> free(3);
   for (std::size_t i = 0; i < run.served.size(); ++i) {
-    const Served& served = run.served[i];
+    const Stay& served = run.served[i];
     BOOST_TEST_REQUIRE(served.instance() == i % 3);
     const Time done = later(served.request.arrival, free[i % 3]) + service;
     BOOST_TEST_REQUIRE((served.times.first_token == done));
@@ -74,14 +74,15 @@ BOOST_AUTO_TEST_CASE(an_instance_beyond_its_capacity_grows_by_the_difference) {
     ServingBench run(tiny_serving(
         fleet(1, 1000, "arrivals: poisson, rate_per_s: " + std::to_string(load * capacity), "round_robin")));
     run.run();
-    std::vector<Stay> stays;
-    for (const Served& served : run.served) stays.emplace_back(served.request.arrival, served.times.last_token);
-    const LoadGrowth growth = *load_growth(stays);
+    std::vector<RequestSpan> spans;
+    for (const Stay& served : run.served) spans.emplace_back(served.request.arrival, served.times.last_token);
+    const LoadGrowth growth = *load_growth(spans);
     BOOST_TEST(growth.is_certain == (load > 1));
     if (load < 1) continue;
     // Arrivals as they were drawn in the second half of their time, less a steady stream of answers.
-    const Time last = stays.back().first, middle = last - share(last - stays.front().first, 1, 2);
-    const auto came = std::count_if(stays.begin(), stays.end(), [&](const Stay& stay) { return stay.first > middle; });
+    const Time last = spans.back().first, middle = last - share(last - spans.front().first, 1, 2);
+    const auto came =
+        std::count_if(spans.begin(), spans.end(), [&](const RequestSpan& span) { return span.first > middle; });
     const double seconds = (last - middle).seconds();
     BOOST_TEST(std::abs(growth.per_s - (static_cast<double>(came) / seconds - capacity)) <= 1 / seconds);
   }
@@ -96,7 +97,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_g_groups_on_g_instances_miss_g_times) {
                                         ", prefix: {groups: 4, users_per_group: 1, shared_tokens: 256}")));
     run.run();
     std::uint64_t cached = 0;
-    for (const Served& served : run.served) cached += served.counts.cached_tokens;
+    for (const Stay& served : run.served) cached += served.counts.cached_tokens;
     BOOST_TEST(cached == (kRequests - kGroups) * 256);
   }
 }
@@ -111,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_wait_in_the_router_has_its_name) {
     run.run();
     const Time service = service_time(), router = Time::seconds(30e-6);
     std::vector<Time> waits;
-    for (const Served& served : run.served) {
+    for (const Stay& served : run.served) {
       waits.push_back(served.ttft.all()[static_cast<std::size_t>(TtftPart::router)]);
       Time sum;
       for (const Time part : served.ttft.all()) sum += part;

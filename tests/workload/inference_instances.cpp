@@ -49,19 +49,19 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 
 /// Three instances whose requests name them do what each does as the only one.
 void check_alone(const std::vector<std::string>& common, const std::vector<std::string>& instances) {
-  ServingBench all(tiny_serving(
-      with({list_of(""), "workload.router=fixed",
-            "workload.instances=[" + instances[0] + ", " + instances[1] + ", " + instances[2] + "]"}, common)));
+  ServingBench all(
+      tiny_serving(with({list_of(""), "workload.router=fixed",
+                         "workload.instances=[" + instances[0] + ", " + instances[1] + ", " + instances[2] + "]"},
+                        common)));
   all.run();
   for (std::uint32_t id = 0; id < kNames.size(); ++id) {
     BOOST_TEST_INFO_SCOPE("instance " << kNames[id]);
-    ServingBench alone(
-        tiny_serving(with({list_of(kNames[id]), "workload.instances=[" + instances[id] + "]"}, common)));
+    ServingBench alone(tiny_serving(with({list_of(kNames[id]), "workload.instances=[" + instances[id] + "]"}, common)));
     alone.run();
     std::size_t next = 0;
     for (std::size_t i = 0; i < all.served.size(); ++i) {
       if (items()[i].instance != kNames[id]) continue;
-      const Served &here = all.served[i], &there = alone.served.at(next++);
+      const Stay &here = all.served[i], &there = alone.served.at(next++);
       BOOST_TEST_REQUIRE(here.visits.size() == 1u);
       BOOST_TEST(here.instance() == id);
       BOOST_TEST((here.times.queued == there.times.queued && here.prefill_begun() == there.prefill_begun()));
@@ -102,9 +102,9 @@ BOOST_AUTO_TEST_CASE(kv_goes_from_any_instance_to_any) {
     ServingBench run(
         tiny_serving({"workload.requests={list: [" + list + "]}", roles, "workload.kv_transfer.mode=" + handoff}));
     run.run();
-    const Served& first = run.served[0];
+    const Stay& first = run.served[0];
     for (std::uint32_t i = 0; i < 4; ++i) {
-      const Served& served = run.served[i];
+      const Stay& served = run.served[i];
       BOOST_TEST_REQUIRE(served.visits.size() == 2u);
       const Visit &prompt = served.visits[0], &answer = served.visits[1];
       BOOST_TEST(prompt.instance == i / 2);

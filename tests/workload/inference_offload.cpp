@@ -28,7 +28,7 @@ Bytes block_bytes(ServingBench& run, std::size_t instance = 0) {
 
 void run_and_check(ServingBench& run) {
   run.run();
-  for (Served& served : run.served) {
+  for (Stay& served : run.served) {
     Time all;
     for (const Time part : served.ttft.all()) all += part;
     BOOST_TEST((all == served.times.first_token - served.request.arrival));
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_loads_what_the_gpu_has_no_more) {
   for (const std::string instance : {"{name: a}", "{name: a, tp: 2}", "{name: a, tp: 2, pp: 2}"}) {
     ServingBench run(tiny_serving({groups(12), kSmallPool, kHost, "workload.instances=[" + instance + "]"}));
     run_and_check(run);
-    for (Served& served : run.served) {
+    for (Stay& served : run.served) {
       BOOST_TEST(served.counts.cached_tokens == 0u);
       // The first prompts of the groups come first.
       const bool is_first = served.request.arrival < run.served[4].request.arrival;
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_preempted_request_loads_its_prompt) {
     KvOffload* const offload = run.service().instance(0).offload();
     BOOST_TEST((offload != nullptr && offload->loaded() > 0) == loads);
     std::uint64_t sum = 0, preemptions = 0;
-    for (const Served& served : run.served) {
+    for (const Stay& served : run.served) {
       sum += served.counts.recomputed_tokens;
       preemptions += served.counts.preemptions;
     }

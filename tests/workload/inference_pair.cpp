@@ -19,7 +19,7 @@ const std::string kThree =
 /// Runs a pair, and checks what holds for every pair.
 void run_pair(ServingBench& run) {
   run.run();
-  for (const Served& served : run.served)
+  for (const Stay& served : run.served)
     BOOST_TEST((served.kv_landed() >= served.prefilled() && served.times.last_token >= served.kv_landed()));
 }
 
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(the_first_token_follows_the_kv_by_the_engines_rule) {
           run.service().instance(1).grid().rank(0).gpu->window(), number(TrafficClass::kv),
           512 * run.service().instance(1).grid().kv().bytes_per_token(0), transport::Engine::copy_engine);
       const ScheduledBatch prompt = chunk(0, 512, true), first = decodes({512}), second = decodes({513});
-      Served& served = run.served[0];
+      Stay& served = run.served[0];
       const Time prefill = run.pass_time(prompt);
       const bool computes = engine == "vllm-0.19";
       const Time step = computes ? Time::us(100) + run.pass_time(first) : Time();
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(sglang_brings_the_first_token_when_the_kv_is_there) {
         tiny_serving({"workload.requests={prompt_tokens: 1024, output_tokens: " + std::to_string(tokens) + "}", kPair,
                       "workload.engine=sglang-0.5", "workload.scheduler={max_batched_tokens: 256, max_seqs: 64}"}));
     run_pair(run);
-    Served& served = run.served[0];
+    Stay& served = run.served[0];
     BOOST_TEST((served.times.first_token == later(served.prefilled(), served.kv_landed())));
     BOOST_TEST((served.ttft[TtftPart::kv] == served.kv_landed() - served.prefilled()));
     BOOST_TEST(served.ttft[TtftPart::decode_kernels].fs() == 0u);
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_pool_that_holds_one_prompt_decodes_one_after_the_other) {
       {"workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 20}", kPair, "workload.kv_blocks=66"}));
   run_pair(run);
   std::vector<Time> begun, done;
-  for (const Served& served : run.served) {
+  for (const Stay& served : run.served) {
     begun.push_back(served.kv_landed());
     done.push_back(served.times.last_token);
   }
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(kv_that_is_sent_while_it_is_computed_crosses_once_too) {
     Grid& decode = run.service().instance(1).grid();
     for (std::uint32_t r = 0; r < decode.ranks(); ++r) of_token += decode.kv().bytes_per_token(r / decode.tp());
     BOOST_TEST(kv_sent(run) == (1000 + 77 + 1024) * of_token, grain);
-    for (const Served& served : run.served) BOOST_TEST(served.instance() == 1u);
+    for (const Stay& served : run.served) BOOST_TEST(served.instance() == 1u);
   }
 }
 
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(a_prompt_whose_kv_is_sent_waits_for_memory_before_prefill) 
   run_pair(run);
   BOOST_TEST((run.service().instance(0).scheduler().memory().total > 3 * 65));
   for (std::uint32_t i = 1; i < 3; ++i) {
-    Served& served = run.served[i];
+    Stay& served = run.served[i];
     const Time before = run.served[i - 1].times.last_token;
     BOOST_TEST(served.prefill_begun().fs() == before.fs());
     BOOST_TEST(served.ttft[TtftPart::decode_queue].fs() == before.fs());  // all arrive at time zero
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_loaded_pair_that_sends_kv_serves_all_under_all_schedulers
                       "workload.scheduler.max_batched_tokens=384", "workload.engine=" + engine}));
     run_pair(run);
     BOOST_TEST(run.served.size() == 60u);
-    for (const Served& one : run.served) preemptions += one.counts.preemptions;
+    for (const Stay& one : run.served) preemptions += one.counts.preemptions;
   }
   BOOST_TEST(preemptions > 0u);
 }
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_fetch_posts_its_descriptors_first) {
     BOOST_TEST_INFO_SCOPE(connector);
     ServingBench run(tiny_serving({one, kPair, "workload.kv_transfer={descriptor_us: 10, " + connector + "}"}));
     run_pair(run);
-    const Served& served = run.served[0];
+    const Stay& served = run.served[0];
     const auto& parts = served.ttft.all();
     const Time post = Time::seconds(static_cast<double>(descriptors) * 10e-6);
     BOOST_TEST((parts[static_cast<std::size_t>(TtftPart::kv_post)] == post));
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(transfers_into_one_gpu_share_its_link) {
       number(TrafficClass::kv), 1024 * run.service().instance(3).grid().kv().bytes_per_token(0),
       transport::Engine::copy_engine);
   Time last;
-  for (Served& served : run.served) {
+  for (Stay& served : run.served) {
     last = later(last, served.kv_landed() - served.prefilled());
     BOOST_TEST((served.ttft[TtftPart::kv] <= alone));
     BOOST_TEST(
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(an_engine_in_a_step_sees_kv_at_its_end) {
         tiny_serving({load, kPair, std::string("workload.kv_transfer.seen_at_step=") + (at_step ? "true" : "false")}));
     run_pair(run);
     double sum = 0;
-    for (Served& served : run.served) {
+    for (Stay& served : run.served) {
       sum += served.ttft[TtftPart::step_alignment].seconds();
       Time all;
       for (const Time part : served.ttft.all()) all += part;
@@ -298,26 +298,26 @@ BOOST_AUTO_TEST_CASE(an_engine_in_a_step_sees_kv_at_its_end) {
 }
 
 // Two prompts of a user share 512 of 1000 tokens, and of the second one's 488 new tokens all are computed by the decode side. By the
-// limit of 489 tokens it stays there, and by 488 it goes the long way.
+// limit of 489 tokens it spans there, and by 488 it goes the long way.
 BOOST_AUTO_TEST_CASE(a_decode_instance_computes_the_prompts_that_are_left_to_it) {
-  for (const bool stays : {true, false}) {
+  for (const bool spans : {true, false}) {
     ServingBench run(tiny_serving(
         {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
          "shared_tokens: 512}}",
          kPair,
          std::string("workload.router={policy: round_robin, decider: uncached_tokens, decider_tokens: ") +
-             (stays ? "489}" : "488}")}));
+             (spans ? "489}" : "488}")}));
     run_pair(run);
     const Bytes of_token = run.service().instance(1).grid().kv().bytes_per_token(0);
-    BOOST_TEST(kv_sent(run) == (stays ? 1000 : 1000 + 488) * of_token);
-    Served& second = run.served[1];
-    BOOST_TEST(second.visits.size() == (stays ? 1u : 2u));
+    BOOST_TEST(kv_sent(run) == (spans ? 1000 : 1000 + 488) * of_token);
+    Stay& second = run.served[1];
+    BOOST_TEST(second.visits.size() == (spans ? 1u : 2u));
     BOOST_TEST(second.counts.cached_tokens == 512u);
-    BOOST_TEST((second.ttft[TtftPart::decode_kernels] == Time()) == stays);
+    BOOST_TEST((second.ttft[TtftPart::decode_kernels] == Time()) == spans);
     Time sum;
     for (const Time part : second.ttft.all()) sum += part;
     BOOST_TEST((sum == second.times.first_token - second.request.arrival));
-    if (!stays) continue;
+    if (!spans) continue;
     // As a colocated instance that has the same blocks.
     ServingBench alone(tiny_serving(
         {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
@@ -334,7 +334,7 @@ BOOST_AUTO_TEST_CASE(colocated_instances_take_requests_and_answers_beside_those_
        "workload.instances=[{name: c, gpus: [4]}, {name: p, role: prefill}]", "workload.router=round_robin"}));
   run_pair(run);
   std::uint32_t whole = 0, handed_over = 0;
-  for (Served& served : run.served) {
+  for (Stay& served : run.served) {
     ++(served.visits.size() == 1 ? whole : handed_over);
     BOOST_TEST(served.instance() == 0u);
     BOOST_TEST((served.ttft[TtftPart::decode_kernels] > Time()) == (served.visits.size() == 2));
@@ -360,7 +360,7 @@ BOOST_AUTO_TEST_CASE(answers_go_where_the_kv_would_come_soonest) {
       ServingBench run(scenario);
       run_pair(run);
       std::vector<std::uint32_t> instances;
-      for (const Served& served : run.served) instances.push_back(served.instance() - 3);
+      for (const Stay& served : run.served) instances.push_back(served.instance() - 3);
       return instances;
     };
     BOOST_TEST(chosen("link_aware") == (std::vector<std::uint32_t>{1, 1, 0}), boost::test_tools::per_element());

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(a_turn_finds_the_earlier_prompt_and_its_answer) {
     BOOST_TEST_REQUIRE(run.served.size() == kTurns);
     const bool is_pair = instances.size() > 20;
     for (std::uint32_t n = 0; n < kTurns; ++n) {
-      const Served& turn = run.served[n];
+      const Stay& turn = run.served[n];
       BOOST_TEST(turn.request.prompt_tokens == prompt_of(n));
       // An instance for prompts has not computed the answer.
       const std::uint32_t found = n == 0 ? 0 : is_pair ? prompt_of(n - 1) / kBlock * kBlock : found_by(n);
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(a_router_by_session_finds_what_others_miss) {
     run.run();
     BOOST_TEST(run.served.size() == kSessions * kTurns);
     std::uint64_t sum = 0;
-    for (const Served& served : run.served) sum += served.counts.cached_tokens;
+    for (const Stay& served : run.served) sum += served.counts.cached_tokens;
     return sum;
   };
   // Beside the system prompt of first turns, which only some find.
@@ -71,10 +71,10 @@ BOOST_AUTO_TEST_CASE(subagents_are_served_beside_one_another) {
   ServingBench run(tiny_serving(sessions(1, 2, ", subagents: 5")));
   run.run();
   BOOST_TEST_REQUIRE(run.served.size() == kAgents + 2);
-  const Served &first = run.served.front(), &second = run.served.back();
+  const Stay &first = run.served.front(), &second = run.served.back();
   Time last, soonest = Time::max();
   for (std::uint32_t i = 1; i <= kAgents; ++i) {
-    const Served& agent = run.served[i];
+    const Stay& agent = run.served[i];
     BOOST_TEST((agent.request.arrival == first.times.last_token));
     BOOST_TEST(agent.counts.cached_tokens == kSystem / kBlock * kBlock);
     last = later(last, agent.times.last_token);

@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(each_request_decodes_its_own_number_of_tokens) {
   run.run();
   const std::vector<std::size_t> expected{1, 9, 3};
   for (std::uint32_t r = 0; r < 3; ++r) {
-    const workload::inference::Served& served = run.request(r);
+    const workload::inference::Stay& served = run.request(r);
     const RequestTimes& t = served.times;
     BOOST_TEST(t.tokens.size() == expected[r]);
     BOOST_TEST((t.tokens.front() == t.first_token));

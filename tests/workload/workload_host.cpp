@@ -23,7 +23,7 @@ Seen run_with(const std::string& host, const std::vector<std::string>& more = {}
   sets.insert(sets.end(), more.begin(), more.end());
   PrefillRun run(tiny_scenario(sets));
   run.run();
-  const workload::inference::Served& served = run.request();
+  const workload::inference::Stay& served = run.request();
   return {served.times.first_token,
           served.prefilled(),
           served.kv_landed(),

@@ -124,7 +124,7 @@ Composed run_composed(Scenario scenario, How how) {
     for (const ServingBench::Uses& uses : step.stages)
       for (const Time use : uses) add("use", {fs(use)});
   }
-  for (const Served& served : bench.served) {
+  for (const Stay& served : bench.served) {
     for (const Time t : served.ttft.all()) add("ttft", {fs(t)});
     for (const Time t : served.times.tokens) add("token", {fs(t)});
   }

@@ -11,10 +11,10 @@ namespace {
 using Run = ServingBench;
 
 /// Runs, and checks that the parts of each request add up.
-std::vector<Served> serve(const std::vector<std::string>& sets) {
+std::vector<Stay> serve(const std::vector<std::string>& sets) {
   Run run(tiny_serving(sets));
   run.run();
-  for (const Served& served : run.served) {
+  for (const Stay& served : run.served) {
     Time sum;
     for (const Time part : served.ttft.all()) sum += part;
     BOOST_TEST(sum.fs() == (served.times.first_token - served.request.arrival).fs());
@@ -22,39 +22,39 @@ std::vector<Served> serve(const std::vector<std::string>& sets) {
   return run.served;
 }
 
-Time part(Served served, TtftPart part) { return served.ttft[part]; }
+Time part(Stay served, TtftPart part) { return served.ttft[part]; }
 
 /// All parts but these are 0.
-void check_only(const Served& served, const std::vector<TtftPart>& parts) {
+void check_only(const Stay& served, const std::vector<TtftPart>& parts) {
   for (std::size_t p = 0; p < kTtftParts; ++p)
     if (std::find(parts.begin(), parts.end(), static_cast<TtftPart>(p)) == parts.end())
       BOOST_TEST(served.ttft.all()[p].fs() == 0u, kTtftPartNames[p]);
 }
 
 std::string list(const std::string& requests) { return "workload.requests={list: [" + requests + "]}"; }
-Time ttft(const Served& s) { return s.times.first_token - s.request.arrival; }
+Time ttft(const Stay& s) { return s.times.first_token - s.request.arrival; }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_lone_request_on_one_gpu_has_only_kernels) {
-  const Served one = serve({})[0];
+  const Stay one = serve({})[0];
   check_only(one, {TtftPart::prefill_kernels});
   BOOST_TEST(part(one, TtftPart::prefill_kernels).fs() > 0u);
 }
 
 BOOST_AUTO_TEST_CASE(host_time_is_the_api_server_and_the_preparation_of_each_chunk) {
   const std::string host = "workload.host=" + host_of("async: false, request_us: 700, token_us: 30, step_us: 100");
-  const Served one = serve({host, "workload.scheduler.max_batched_tokens=256"})[0];
+  const Stay one = serve({host, "workload.scheduler.max_batched_tokens=256"})[0];
   check_only(one, {TtftPart::host, TtftPart::prefill_kernels});
   BOOST_TEST(part(one, TtftPart::host).fs() == Time::us(700 + 30 + 4 * 100).fs());  // four chunks
-  const Served none = serve({"workload.scheduler.max_batched_tokens=256"})[0];
+  const Stay none = serve({"workload.scheduler.max_batched_tokens=256"})[0];
   BOOST_TEST(part(one, TtftPart::prefill_kernels).fs() == part(none, TtftPart::prefill_kernels).fs());
 }
 
 BOOST_AUTO_TEST_CASE(kernels_that_wait_for_their_launch_wait_for_the_host) {
   const std::vector<std::string> eager{"workload.cudagraph.mode=none"};
-  const Served none = serve(eager)[0];
-  const Served slow = serve({eager[0], "workload.host=" + host_of("eager_layer_us: 5000")})[0];
+  const Stay none = serve(eager)[0];
+  const Stay slow = serve({eager[0], "workload.host=" + host_of("eager_layer_us: 5000")})[0];
   // Six launches of 5 ms; all kernels but those of the last layer are hidden behind them.
   BOOST_TEST((part(slow, TtftPart::host) + part(slow, TtftPart::prefill_kernels)).fs() == ttft(slow).fs());
   BOOST_TEST(part(slow, TtftPart::prefill_kernels).fs() == ttft(none).fs());
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(an_arrival_waits_for_the_next_step) {
 }
 
 BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_wait_for_collectives) {
-  const Served one = serve({"workload.instances.0.tp=4"})[0];
+  const Stay one = serve({"workload.instances.0.tp=4"})[0];
   check_only(one, {TtftPart::prefill_kernels, TtftPart::tp});
   BOOST_TEST((part(one, TtftPart::tp) > Time()));
 }
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(tensor_parallel_ranks_wait_for_collectives) {
 BOOST_AUTO_TEST_CASE(stages_send_activations_and_tokens) {
   Run run(tiny_serving({"workload.instances.0.pp=3"}));
   run.run();
-  const Served one = run.served[0];
+  const Stay one = run.served[0];
   check_only(one, {TtftPart::prefill_kernels, TtftPart::pp});
   Time sent;
   for (const JobRow& row : run.records.of("PP_")) {
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(a_batch_waits_for_the_batch_before_it) {
   Run run(tiny_serving({"workload.instances.0.pp=2", "workload.scheduler.max_batched_tokens=512",
                         list("{prompt_tokens: 512, output_tokens: 1}, {prompt_tokens: 512, output_tokens: 1}")}));
   run.run();
-  const Served second = run.served[1];
+  const Stay second = run.served[1];
   check_only(second, {TtftPart::queue_pipeline, TtftPart::queue_budget, TtftPart::prefill_kernels, TtftPart::pp});
   const JobRow& first = run.records.named("It[0]_PP[0]_TP[0]");
   BOOST_TEST((part(second, TtftPart::queue_pipeline) >= first.end));
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(chunks_that_overlap_count_once) {
   // Four chunks in a pipeline of two stages: stage 0 for all chunks, and stage 1 for the last one.
   Run run(tiny_serving({"workload.instances.0.pp=2", "workload.scheduler.max_batched_tokens=256"}));
   run.run();
-  const Served one = run.served[0];
+  const Stay one = run.served[0];
   Time sum;
   for (const Time part : one.ttft.all()) sum += part;
   BOOST_TEST(sum.fs() == ttft(one).fs());
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(parts_add_up_under_all_settings) {
         const auto served = serve({load, few_blocks, few_tokens, "workload.engine=" + engine,
                                    "workload.instances=[" + shape + "]", "workload.host=" + host});
         BOOST_TEST(served.size() == 60u);
-        for (const Served& one : served) preemptions += one.counts.preemptions;
+        for (const Stay& one : served) preemptions += one.counts.preemptions;
       }
   BOOST_TEST(preemptions > 0u);  // also of prompts in several batches
 }
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(of_two_instances_the_parts_are_prompt_queue_transfer_and_st
       sets.push_back("workload.kv_transfer.mode=" + handoff);
       sets.push_back("workload.scheduler={max_seqs: 64, max_batched_tokens: 256}");
       sets.push_back("workload.engine=" + engine);
-      const std::vector<Served> served = serve(sets);
+      const std::vector<Stay> served = serve(sets);
       for (std::size_t i = 0; i < served.size(); ++i) {
         BOOST_TEST(part(served[i], TtftPart::prefill_kernels).fs() > 0u);
         BOOST_TEST(part(served[i], TtftPart::kv).fs() > 0u);

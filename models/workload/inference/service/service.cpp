@@ -93,13 +93,12 @@ bool Service::needs_answer(const Request& request) const {
   return spec_.instances.front().whole || spec_.first_token != FirstToken::prefill || request.output_tokens > 1;
 }
 
-bool Service::decodes(const Served& served) const {
-  return is_handed_over(served) &&
-         (spec_.first_token == FirstToken::decode_step || served.remaining().output_tokens > 1);
+bool Service::decodes(const Stay& stay) const {
+  return is_handed_over(stay) && (spec_.first_token == FirstToken::decode_step || stay.remaining().output_tokens > 1);
 }
 
-bool Service::is_first_token_of_prefill(const Served& served) const {
-  return spec_.first_token == FirstToken::prefill || !is_handed_over(served);
+bool Service::is_first_token_of_prefill(const Stay& stay) const {
+  return spec_.first_token == FirstToken::prefill || !is_handed_over(stay);
 }
 
 void Service::enter(std::uint32_t request, Visit& visit, RequestContent content) {
@@ -109,39 +108,39 @@ void Service::enter(std::uint32_t request, Visit& visit, RequestContent content)
 }
 
 void Service::on_queued(std::uint32_t request, RequestContent content) {
-  Served& served = api_server_.on_way(request);
-  if (is_lost(served)) {
+  Stay& stay = api_server_.on_way(request);
+  if (is_lost(stay)) {
     restart(request);
     return;
   }
   contents_.emplace(request, std::move(content));
-  if (exchange_.pushes() && is_handed_over(served)) {
-    ++waiting_[{served.visits.front().instance, served.visits.back().instance}];
-    enter(request, served.visits.back(), contents_.at(request));
+  if (exchange_.pushes() && is_handed_over(stay)) {
+    ++waiting_[{stay.visits.front().instance, stay.visits.back().instance}];
+    enter(request, stay.visits.back(), contents_.at(request));
   } else {
     admit(request);
   }
 }
 
 void Service::admit(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  if (!api_server_.has_token(request)) served.ttft[TtftPart::decode_queue] += now() - served.times.queued;
-  const bool is_needed_again = is_handed_over(served) && !exchange_.pushes();
-  enter(request, served.visits.front(),
+  Stay& stay = api_server_.on_way(request);
+  if (!api_server_.has_token(request)) stay.ttft[TtftPart::decode_queue] += now() - stay.times.queued;
+  const bool is_needed_again = is_handed_over(stay) && !exchange_.pushes();
+  enter(request, stay.visits.front(),
         is_needed_again ? contents_.at(request) : std::move(contents_.extract(request).mapped()));
 }
 
 void Service::on_promised(Instance& instance, const Reservation& reservation) {
-  Served& served = api_server_.on_way(reservation.request);
-  Visit& visit = visit_of(served, instance);
+  Stay& stay = api_server_.on_way(reservation.request);
+  Visit& visit = visit_of(stay, instance);
   visit.kv_promised = now();
   if (visit.part != RequestPart::answer) {
     if (in_prefill_ == 0) window_since_ = now();
-    count(served, kPrefill, true);
+    count(stay, kPrefill, true);
     return;
   }
-  const KvExchange::Transfer transfer{reservation.request, &at(served.visits.front()), &instance, reservation.from,
-                                      served.remaining().prompt_tokens};
+  const KvExchange::Transfer transfer{reservation.request, &at(stay.visits.front()), &instance, reservation.from,
+                                      stay.remaining().prompt_tokens};
   --waiting_[{transfer.from->id(), instance.id()}];
   if (exchange_.pushes()) {
     exchange_.expect(transfer);
@@ -168,12 +167,12 @@ void Service::on_attention_emitted(Instance& instance, std::uint32_t pass, std::
 }
 
 void Service::on_begun(Instance& instance, std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  Visit& visit = visit_of(served, instance);
+  Stay& stay = api_server_.on_way(request);
+  Visit& visit = visit_of(stay, instance);
   const bool is_answer = visit.part == RequestPart::answer;
   visit.begun = now();
-  if (!served.first_begun) served.first_begun = now();
-  if (is_answer) count(served, kDecode, true);
+  if (!stay.first_begun) stay.first_begun = now();
+  if (is_answer) count(stay, kDecode, true);
   api_server_.tell(request, is_answer ? RequestPhase::decode : RequestPhase::prefill);
 }
 
@@ -182,40 +181,40 @@ void Service::on_iteration(Instance& instance, std::uint32_t number, const Itera
 }
 
 void Service::on_token(Instance& instance, std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  Visit& visit = visit_of(served, instance);
+  Stay& stay = api_server_.on_way(request);
+  Visit& visit = visit_of(stay, instance);
   close_ttft(instance, request);
   if (!visit.first_token) {
     visit.first_token = now();
     router_.view().on_first_token(request, instance.id());
     route_held_soon();
-    if (visit.part != RequestPart::answer) prefilled(served, request);
+    if (visit.part != RequestPart::answer) prefilled(stay, request);
   }
-  if (visit.part == RequestPart::answer || is_first_token_of_prefill(served)) api_server_.deliver(request);
+  if (visit.part == RequestPart::answer || is_first_token_of_prefill(stay)) api_server_.deliver(request);
 }
 
 void Service::close_ttft(Instance& instance, std::uint32_t request) {
   if (api_server_.has_token(request)) return;
-  Served& served = api_server_.on_way(request);
-  served.ttft.add(instance.first_token(request), {});
-  if (visit_of(served, instance).part != RequestPart::answer) return;
-  const Time waited = sooner(served.ttft[TtftPart::kv], served.kv_waited);
-  served.ttft[TtftPart::kv] = served.ttft[TtftPart::kv] - waited;
-  served.ttft[TtftPart::kv_contention] += waited;
+  Stay& stay = api_server_.on_way(request);
+  stay.ttft.add(instance.first_token(request), {});
+  if (visit_of(stay, instance).part != RequestPart::answer) return;
+  const Time waited = sooner(stay.ttft[TtftPart::kv], stay.kv_waited);
+  stay.ttft[TtftPart::kv] = stay.ttft[TtftPart::kv] - waited;
+  stay.ttft[TtftPart::kv_contention] += waited;
 }
 
 void Service::on_finished(Instance& instance, std::uint32_t request, const Scheduler::Counts& counts) {
-  Served& served = api_server_.on_way(request);
-  Visit& visit = visit_of(served, instance);
+  Stay& stay = api_server_.on_way(request);
+  Visit& visit = visit_of(stay, instance);
   visit.done = now();
-  served.counts.preemptions += counts.preemptions;
-  served.counts.recomputed_tokens += counts.recomputed_tokens;
+  stay.counts.preemptions += counts.preemptions;
+  stay.counts.recomputed_tokens += counts.recomputed_tokens;
   if (visit.part != RequestPart::answer) {
-    served.counts.cached_tokens = counts.cached_tokens;
-    served.counts.loaded_tokens = counts.loaded_tokens;
+    stay.counts.cached_tokens = counts.cached_tokens;
+    stay.counts.loaded_tokens = counts.loaded_tokens;
     const std::uint64_t found = counts.cached_tokens + counts.loaded_tokens;
-    served.repeated_tokens += served.lost_last - std::min(served.lost_last, found);
-    served.lost_last = 0;
+    stay.repeated_tokens += stay.lost_last - std::min(stay.lost_last, found);
+    stay.lost_last = 0;
   }
   visit.part == RequestPart::prompt ? hand_over(request) : finish(request);
   ended(request, instance.id());
@@ -232,29 +231,29 @@ void Service::on_kv_promised(Instance& instance) {
     listener_->on_kv_promised(instance.name(), p, instance.grid().kv().held(p), now());
 }
 
-void Service::prefilled(Served& served, std::uint32_t request) {
-  if (is_handed_over(served)) {
+void Service::prefilled(Stay& stay, std::uint32_t request) {
+  if (is_handed_over(stay)) {
     api_server_.tell(request, RequestPhase::handoff);
-  } else if (served.remaining().output_tokens > 1) {
+  } else if (stay.remaining().output_tokens > 1) {
     api_server_.tell(request, RequestPhase::decode);
-    count(served, kDecode, true);
+    count(stay, kDecode, true);
   }
-  count(served, kPrefill, false);
+  count(stay, kPrefill, false);
 }
 
 void Service::hand_over(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  if (!is_handed_over(served)) {
-    at(served.visits.front()).release(request);
+  Stay& stay = api_server_.on_way(request);
+  if (!is_handed_over(stay)) {
+    at(stay.visits.front()).release(request);
     api_server_.leave(request);
     return;
   }
   if (exchange_.pushes()) {
-    if (!api_server_.has_token(request)) at(served.visits.back()).awaits_kv(request);
+    if (!api_server_.has_token(request)) at(stay.visits.back()).awaits_kv(request);
     exchange_.computed(request);
     return;
   }
-  ++leaving_[served.visits.front().instance];
+  ++leaving_[stay.visits.front().instance];
   if (spec_.first_token == FirstToken::prefill) {
     on_forwarded(request);
   } else {
@@ -263,12 +262,12 @@ void Service::hand_over(std::uint32_t request) {
 }
 
 void Service::on_forwarded(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  const std::uint32_t from = served.visits.front().instance;
-  const Request what = served.remaining();
-  Visit& answer = served.visits.back();
-  if (served.is_kv_lost) {
-    if (!api_server_.has_token(request)) served.ttft[TtftPart::host] += now() - served.prefilled();
+  Stay& stay = api_server_.on_way(request);
+  const std::uint32_t from = stay.visits.front().instance;
+  const Request what = stay.remaining();
+  Visit& answer = stay.visits.back();
+  if (stay.is_kv_lost) {
+    if (!api_server_.has_token(request)) stay.ttft[TtftPart::host] += now() - stay.prefilled();
     --leaving_[from];
     restart(request);
     return;
@@ -277,7 +276,7 @@ void Service::on_forwarded(std::uint32_t request) {
     held_answers_.push_back(request);
     return;
   }
-  if (!api_server_.has_token(request)) served.ttft[TtftPart::host] += now() - served.prefilled();
+  if (!api_server_.has_token(request)) stay.ttft[TtftPart::host] += now() - stay.prefilled();
   RequestContent content = std::move(contents_.extract(request).mapped());
   if (answer.instance == Visit::kNowhere) {
     Asked asked(request, what, content, RequestPart::answer);
@@ -297,18 +296,18 @@ void Service::on_kv_moved(const KvMoved& moved) {
 }
 
 void Service::on_kv_arrived(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  Visit& answer = served.visits.back();
-  Instance &prefill = at(served.visits.front()), &decode = at(answer);
+  Stay& stay = api_server_.on_way(request);
+  Visit& answer = stay.visits.back();
+  Instance &prefill = at(stay.visits.front()), &decode = at(answer);
   answer.kv_landed = now();
   prefill.release(request);
-  if (decodes(served)) {
+  if (decodes(stay)) {
     api_server_.tell(request, RequestPhase::decode_queued);
     decode.kv_arrived(request);
   } else {
     answer.done = now();
     decode.release(request);
-    if (!is_first_token_of_prefill(served)) {
+    if (!is_first_token_of_prefill(stay)) {
       close_ttft(decode, request);
       api_server_.deliver(request);
     }
@@ -321,15 +320,15 @@ void Service::on_kv_arrived(std::uint32_t request) {
 }
 
 void Service::finish(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  count(served, kDecode, false);
-  Instance& last = at(served.visits.back());
+  Stay& stay = api_server_.on_way(request);
+  count(stay, kDecode, false);
+  Instance& last = at(stay.visits.back());
   api_server_.leave(request);
   last.promise();
 }
 
-void Service::count(Served& served, Phase phase, bool is_in) {
-  if (std::exchange(phase == kPrefill ? served.in_prefill : served.in_decode, is_in) == is_in) return;
+void Service::count(Stay& stay, Phase phase, bool is_in) {
+  if (std::exchange(phase == kPrefill ? stay.in_prefill : stay.in_decode, is_in) == is_in) return;
   std::uint32_t& requests = phase == kPrefill ? in_prefill_ : in_decode_;
   const bool was_empty = requests == 0;
   requests += is_in ? 1u : ~0u;

@@ -42,7 +42,7 @@ namespace railyard::workload::inference {
 
 class ServiceSink : public RequestSink {
  public:
-  void on_served(std::uint32_t, const Served&) override {}
+  void on_served(std::uint32_t, const Stay&) override {}
   /// The KV of a request has come to the instance with the answer.
   virtual void on_kv_moved(const KvMoved&) {}
   /// The router has chosen an instance for a request (RequestPart::prompt), for its answer, or for all of it after the choice for the
@@ -113,8 +113,8 @@ class Service : private ApiServerClient,
   Time now() const { return fabric_.now(); }
   Instance& at(const Visit& visit) { return *instances_[visit.instance]; }
   /// The visit of a request to one of its instances.
-  static Visit& visit_of(Served& served, const Instance& instance) {
-    return served.visits.back().instance == instance.id() ? served.visits.back() : served.visits.front();
+  static Visit& visit_of(Stay& stay, const Instance& instance) {
+    return stay.visits.back().instance == instance.id() ? stay.visits.back() : stay.visits.front();
   }
   RequestPart part_of(std::uint32_t request, const Instance& instance) {
     return visit_of(api_server_.on_way(request), instance).part;
@@ -123,7 +123,7 @@ class Service : private ApiServerClient,
   static RequestPart entry_part(const Instance& instance) {
     return instance.role() == InstanceRole::prefill ? RequestPart::prompt : RequestPart::all;
   }
-  static bool is_handed_over(const Served& served) { return served.visits.size() > 1; }
+  static bool is_handed_over(const Stay& stay) { return stay.visits.size() > 1; }
   /// Tokens of all requests that an instance of this role computes, for the estimate of traffic.
   double expected_tokens(InstanceRole role) const;
   /// What a rank of an instance (the third argument) sends to one to which it hands over prompts.
@@ -134,14 +134,14 @@ class Service : private ApiServerClient,
   /// Whether another instance computes the answer of a request, by the engine's rule.
   bool needs_answer(const Request& request) const;
   /// Whether the second instance computes tokens of it.
-  bool decodes(const Served& served) const;
+  bool decodes(const Stay& stay) const;
   /// Whether the client gets the first token from the first instance.
-  bool is_first_token_of_prefill(const Served& served) const;
+  bool is_first_token_of_prefill(const Stay& stay) const;
   /// The request enters the queue of an instance.
   void enter(std::uint32_t request, Visit& visit, RequestContent content);
   /// The request enters the queue of its first instance.
   void admit(std::uint32_t request);
-  void prefilled(Served& served, std::uint32_t request);
+  void prefilled(Stay& stay, std::uint32_t request);
   /// The first of two instances has finished its part; the last instance has finished.
   void hand_over(std::uint32_t request);
   void finish(std::uint32_t request);
@@ -150,7 +150,7 @@ class Service : private ApiServerClient,
   static constexpr std::uint32_t kRouteTag = 0, kChangeTag = 1;
   enum Phase : std::size_t { kPrefill, kDecode };
   /// The request is in this phase now, or not any more.
-  void count(Served& served, Phase phase, bool is_in);
+  void count(Stay& stay, Phase phase, bool is_in);
 
   // Changes of instances.
   enum class Presence : std::uint8_t { here, drained, failed, not_yet, loading };
@@ -163,7 +163,7 @@ class Service : private ApiServerClient,
   /// An instance has lost the request: it goes to the router again.
   void restart(std::uint32_t request);
   /// Whether an instance that has been chosen for the request is not there.
-  bool is_lost(const Served& served) const;
+  bool is_lost(const Stay& stay) const;
   /// Instances to which no request may go, and why.
   std::string absences() const;
   void on_weights_loaded(std::uint32_t instance) override;

@@ -65,16 +65,16 @@ void Service::fail(std::uint32_t id) {
   router_.set_open(id, false);
   router_.on_lost(id);
   for (const std::uint32_t request : api_server_.requests()) {
-    Served& served = api_server_.on_way(request);
-    if (served.visits.empty()) continue;
-    Visit &first = served.visits.front(), &last = served.visits.back();
-    const bool is_one = served.visits.size() == 1;
+    Stay& stay = api_server_.on_way(request);
+    if (stay.visits.empty()) continue;
+    Visit &first = stay.visits.front(), &last = stay.visits.back();
+    const bool is_one = stay.visits.size() == 1;
     if (first.instance == id && is_one && first.arrival && !first.done) {
       restart(request);
     } else if (first.instance == id && !is_one && !last.kv_landed) {
       if (first.done && !last.arrival) {
-        served.is_kv_lost = true;  // whoever asks for it learns that
-        served.lost_last = instances_[id]->cancel(request).tokens;
+        stay.is_kv_lost = true;  // whoever asks for it learns that
+        stay.lost_last = instances_[id]->cancel(request).tokens;
       } else if (first.arrival || last.arrival) {
         restart(request);
       }
@@ -91,43 +91,43 @@ void Service::fail(std::uint32_t id) {
 }
 
 void Service::restart(std::uint32_t request) {
-  Served& served = api_server_.on_way(request);
-  Visit &first = served.visits.front(), &last = served.visits.back();
-  const bool is_one = served.visits.size() == 1;
+  Stay& stay = api_server_.on_way(request);
+  Visit &first = stay.visits.front(), &last = stay.visits.back();
+  const bool is_one = stay.visits.size() == 1;
   if (!is_one && last.arrival && !last.kv_promised) --waiting_[{first.instance, last.instance}];
   exchange_.cancel(request);
   contents_.erase(request);
-  if (!served.is_kv_lost) served.lost_last = 0;
+  if (!stay.is_kv_lost) stay.lost_last = 0;
   const bool has_token = api_server_.has_token(request);
-  for (const Visit& visit : served.visits) {
+  for (const Visit& visit : stay.visits) {
     if (visit.instance == Visit::kNowhere) continue;
     Instance& instance = at(visit);
     const Instance::Cancelled cancelled = instance.cancel(request);
-    served.lost_last = std::max(served.lost_last, cancelled.tokens);
-    if (!has_token) served.ttft.add(cancelled.times, {});
+    stay.lost_last = std::max(stay.lost_last, cancelled.tokens);
+    if (!has_token) stay.ttft.add(cancelled.times, {});
     router_.view().on_ended(request, visit.instance);
     if (presences_[visit.instance] == Presence::failed) continue;
     instance.promise();
     instance.engine().changed();
   }
-  served.lost_tokens += served.lost_last;
-  served.is_kv_lost = false;
-  count(served, kPrefill, false);
-  count(served, kDecode, false);
+  stay.lost_tokens += stay.lost_last;
+  stay.is_kv_lost = false;
+  count(stay, kPrefill, false);
+  count(stay, kDecode, false);
   if (!has_token) {  // what no instance counts is a wait for the memory of the second one
     Time sum;
-    for (const Time part : served.ttft.all()) sum += part;
-    served.ttft[TtftPart::decode_queue] += now() - served.request.arrival - sum;
+    for (const Time part : stay.ttft.all()) sum += part;
+    stay.ttft[TtftPart::decode_queue] += now() - stay.request.arrival - sum;
   }
   api_server_.restart(request);
 }
 
-bool Service::is_lost(const Served& served) const {
+bool Service::is_lost(const Stay& stay) const {
   const auto has_failed = [&](const Visit& visit) {
     return visit.instance != Visit::kNowhere && presences_[visit.instance] != Presence::here &&
            presences_[visit.instance] != Presence::drained;
   };
-  return std::any_of(served.visits.begin(), served.visits.end(), has_failed);
+  return std::any_of(stay.visits.begin(), stay.visits.end(), has_failed);
 }
 
 std::string Service::absences() const {
