@@ -88,6 +88,10 @@ std::vector<CLI::Option*> add_llmservingsim(CLI::App& app, scenario::LlmServingS
   add(add_choice<bool>(app, "--links", o.links_as_given, {{"platform", false}, {"as-given", true}},
                        "Links between GPUs: of the platform (default), or as link_bw and link_latency say"),
       "platform|as-given");
+  add(add_choice<std::string>(app, "--request-routing-policy", o.routing_policy,
+                              {{"LOAD", "least_load"}, {"RR", "round_robin"}, {"RAND", "random"}},
+                              "Choice among several instances: by load (default), in turn, or at random"),
+      "LOAD|RR|RAND");
   add(app.add_option("--num-reqs", o.num_reqs, "Only the first N requests of the file; default 0: all"), "N");
   add(app.add_option("--profile-root", o.profile_root, "Measured kernel times in DIR/HARDWARE/MODEL/VARIANT"), "DIR");
   add(app.add_option("--models", o.models, "Model configs, ORG_NAME.json or ORG/NAME.json; default: shipped ones"),

@@ -325,8 +325,10 @@ BOOST_FIXTURE_TEST_CASE(prefill_and_decode_share_the_servers_of_a_node, Files) {
     BOOST_TEST(spec.instances[0].scheduler.max_seqs == 8u);
     BOOST_TEST(spec.instances[1].scheduler.max_seqs == 128u);
     BOOST_TEST(scenario.machine.groups.size() == 1u);
-    // Both have the blocks of the prefill instance, whose ranks hold more weights and larger blocks.
-    BOOST_TEST(blocks(scenario) == blocks(load(kTp, "\"tp_size\": 2")));
+    // The ranks of the prefill instance hold more weights and larger blocks.
+    const std::uint32_t own = blocks(load(kTp, "\"tp_size\": 2"));
+    BOOST_TEST(spec.instances[0].kv_blocks->count == own);
+    BOOST_TEST(spec.instances[1].kv_blocks->count > 2 * own);
   }
 }
 
@@ -341,17 +343,41 @@ BOOST_FIXTURE_TEST_CASE(different_gpus_are_on_different_servers, Files) {
   BOOST_TEST(spec.instances[1].group == 1u);
 }
 
-BOOST_FIXTURE_TEST_CASE(other_instances_are_refused, Files) {
-  const std::string accepted = "; accepted: one instance with pd_type null, or one with prefill and one with decode";
-  const std::string several =
-      "several instances for the same part of requests, which LLMServingSim chooses by load" + accepted;
-  BOOST_TEST(refusal_of(cluster_of({kInstance, kInstance})) == "c.json:9:1: error: nodes.0.instances.1: " + several);
+BOOST_FIXTURE_TEST_CASE(any_number_of_instances_fills_the_servers_of_their_nodes, Files) {
+  using workload::inference::InstanceSpec;
+  using workload::inference::RouterPolicy;
+  const std::string one = kInstance, two = replaced(kInstance, kTp, "\"tp_size\": 2");
+  const Scenario node = load_text(cluster_of({two, one, replaced(one, "RTX4090", "L40S"), one}));
+  const std::vector<InstanceSpec>& instances = node.spec<ServingSpec>().instances;
+  BOOST_REQUIRE_EQUAL(instances.size(), 4u);
+  BOOST_REQUIRE_EQUAL(node.machine.groups.size(), 2u);
+  BOOST_TEST(node.machine.groups[0].name == "gpus_a");
+  BOOST_TEST(node.machine.groups[1].gpu.name == "L40S");
+  const std::vector<std::vector<std::uint32_t>> gpus{{0, 1}, {2}, {0}, {3}};
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    BOOST_TEST(instances[i].mapping.placement == gpus[i], boost::test_tools::per_element());
+    BOOST_TEST(instances[i].group == (i == 2 ? 1u : 0u));
+  }
+  BOOST_TEST((node.spec<ServingSpec>().router.policy == RouterPolicy::least_load));
+  options.routing_policy = "round_robin";
+  const Scenario turns = load_text(cluster_of({one, one}));
+  BOOST_TEST((turns.spec<ServingSpec>().router.policy == RouterPolicy::round_robin));
+
   const std::string prefill = instance_with("prefill", kTp), decode = instance_with("decode", kTp);
-  BOOST_TEST(refusal_of(cluster_of({prefill, prefill})) == "c.json:9:1: error: nodes.0.instances.1: " + several);
-  BOOST_TEST(refusal_of(cluster_of({prefill, decode, decode})) ==
-             "c.json:13:1: error: nodes.0.instances.2: " + several);
+  const Scenario fleet = load_text(cluster_of({decode, prefill, decode, prefill}));
+  BOOST_TEST((fleet.spec<ServingSpec>().instances[1].role == workload::inference::InstanceRole::prefill));
+  BOOST_TEST((fleet.spec<ServingSpec>().instances[2].role == workload::inference::InstanceRole::decode));
+}
+
+BOOST_FIXTURE_TEST_CASE(instances_without_their_counterpart_are_refused, Files) {
+  const std::string accepted = "; accepted: null, or instances with prefill and with decode";
+  const std::string prefill = instance_with("prefill", kTp), decode = instance_with("decode", kTp);
+  BOOST_TEST(refusal_of(cluster_of({prefill, prefill})).find("nodes.0.instances.0.pd_type: prefill without an instance "
+                                                             "that decodes" + accepted) != std::string::npos);
+  BOOST_TEST(refusal_of(cluster_of({kInstance, decode})).find("nodes.0.instances.1.pd_type: decode without an instance "
+                                                              "that prefills" + accepted) != std::string::npos);
   BOOST_TEST(refusal_of(cluster_of({prefill, replaced(decode, "Llama-3.1-8B", "Llama-3.1-70B")})) ==
-             "c.json:10:15: error: nodes.0.instances.1.model_name: differs from that of nodes.0.instances.0; both "
+             "c.json:10:15: error: nodes.0.instances.1.model_name: differs from that of nodes.0.instances.0; all "
              "instances run the same model");
 }
 

@@ -1,5 +1,8 @@
 #include "sc_main/scenario/import/instance.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace railyard::scenario {
 
 namespace {
@@ -12,31 +15,24 @@ void check_length(const NodePtr& root, const std::string& path, const std::strin
                                             std::to_string(length) + "; accepted: " + std::to_string(length));
 }
 
-const char* const kAccepted = "accepted: one instance with pd_type null, or one with prefill and one with decode";
-
+/// Each prompt finds an instance that decodes, and all run the same model.
 void check_roles(const NodePtr& root, const std::vector<PlacedInstance>& instances) {
-  if (instances.empty()) throw InputError(place_of(root, "nodes"), std::string("nodes: no instance; ") + kAccepted);
+  if (instances.empty())
+    throw InputError(place_of(root, "nodes"), "nodes: no instance; accepted: one or more, with pd_type null, or with prefill and decode");
+  const auto refuse_alone = [&](PdType role, PdType other, const char* what) {
+    const auto is = [&](PdType type) { return [type](const PlacedInstance& i) { return i.pd_type == type; }; };
+    const auto alone = std::find_if(instances.begin(), instances.end(), is(role));
+    if (alone != instances.end() && std::none_of(instances.begin(), instances.end(), is(other)))
+      alone->refuse("pd_type", std::string(what) + "; accepted: null, or instances with prefill and with decode");
+  };
+  refuse_alone(PdType::prefill, PdType::decode, "prefill without an instance that decodes");
+  refuse_alone(PdType::decode, PdType::prefill, "decode without an instance that prefills");
   const PlacedInstance& first = instances.front();
-  if (instances.size() == 1) {
-    if (first.pd_type)
-      first.refuse("pd_type",
-                   std::string(*first.pd_type == PdType::prefill ? "prefill without an instance that decodes"
-                                                                 : "decode without an instance that prefills") +
-                       "; " + kAccepted);
-    return;
-  }
-  const PlacedInstance& second = instances[1];
-  if (instances.size() > 2 || !first.pd_type || !second.pd_type || *first.pd_type == *second.pd_type) {
-    const PlacedInstance& excess = instances.size() > 2 ? instances[2] : second;
-    throw InputError(excess.place(),
-                     excess.path() +
-                         ": several instances for the same part of requests, which LLMServingSim chooses by load; " +
-                         kAccepted);
-  }
-  for (const auto& [key, is_same] : {std::pair{"model_name", first.model_name == second.model_name},
-                                     {"dtype", first.dtype == second.dtype},
-                                     {"kv_cache_dtype", first.kv_cache_dtype == second.kv_cache_dtype}})
-    if (!is_same) second.refuse(key, "differs from that of " + first.path() + "; both instances run the same model");
+  for (const PlacedInstance& other : instances)
+    for (const auto& [key, is_same] : {std::pair{"model_name", first.model_name == other.model_name},
+                                       {"dtype", first.dtype == other.dtype},
+                                       {"kv_cache_dtype", first.kv_cache_dtype == other.kv_cache_dtype}})
+      if (!is_same) other.refuse(key, "differs from that of " + first.path() + "; all instances run the same model");
 }
 
 }  // namespace
@@ -73,7 +69,8 @@ std::vector<PlacedInstance> instances_of(const NodePtr& root, const NodePtr& set
     }
   }
   check_roles(root, instances);
-  if (instances.front().pd_type == PdType::decode) std::swap(instances[0], instances[1]);
+  std::stable_partition(instances.begin(), instances.end(),
+                        [](const PlacedInstance& instance) { return instance.pd_type != PdType::decode; });
   return instances;
 }
 

@@ -34,8 +34,8 @@ class PlacedInstance : public ClusterInstance {
   std::string path_;
 };
 
-/// The instances of a cluster: one for both phases, or one that prefills and one that decodes, in this order.
-/// @throws InputError: a bad file, or other instances
+/// The instances of a cluster, those that only decode last.
+/// @throws InputError: a bad file, a part of requests without an instance, or several models
 std::vector<PlacedInstance> instances_of(const NodePtr& root, const NodePtr& settings);
 
 struct Parallelism {

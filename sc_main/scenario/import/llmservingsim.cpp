@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/import/cluster_links.h"
@@ -86,6 +87,14 @@ struct Engine {
   gpu::GpuDatasheet gpu;
   BatchLimits limits;
   std::uint32_t blocks;
+  std::size_t group = 0;    ///< of Import::groups_
+  GpuRange gpus;            ///< of the group
+};
+
+/// GPUs of one kind in one node.
+struct Group {
+  std::string name;
+  std::uint32_t gpus = 0;
 };
 
 class Import {
@@ -102,9 +111,27 @@ class Import {
         kv_dtype_(first_.kv_cache_dtype == "auto" ? "" : first_.kv_cache_dtype),
         model_(load_model(config_, model_place_, dtype_, kv_dtype_).shape) {
     for (const PlacedInstance& instance : instances_) engines_.emplace_back(instance, model_, config_);
-    const Engine &one = engines_.front(), &last = engines_.back();
-    share_group_ = one.instance.node() == last.instance.node() && one.gpu.name == last.gpu.name;
-    blocks_ = std::min(one.blocks, last.blocks);
+    place();
+  }
+
+  /// Instances with the same GPU on the same node share servers, one after the other.
+  void place() {
+    std::map<std::pair<std::string, std::string>, std::size_t> numbers;  // by node and GPU
+    for (Engine& engine : engines_) {
+      engine.group = numbers.try_emplace({engine.instance.node(), engine.gpu.name}, groups_.size()).first->second;
+      if (engine.group == groups_.size()) groups_.emplace_back();
+      engine.gpus = {groups_[engine.group].gpus, engine.parallel.gpus()};
+      groups_[engine.group].gpus += engine.gpus.count;
+    }
+    const bool is_pair = groups_.size() == 2 && engines_.size() == 2 && engines_.back().instance.pd_type;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      groups_[g].name = groups_.size() == 1 ? "gpus" : is_pair ? engines_[g].role() : "gpus_" + letters(g);
+  }
+  /// a, b, ..., z, aa, ab, ...: names of groups do not end with digits.
+  static std::string letters(std::size_t number) {
+    constexpr std::size_t kLetters = 26;
+    const std::string last(1, static_cast<char>('a' + number % kLetters));
+    return number < kLetters ? last : letters(number / kLetters - 1) + last;
   }
 
   ImportedScenario scenario() {
@@ -126,11 +153,11 @@ class Import {
   void add_notes() {
     add_notes_on_links();
     note("cpu_mem", "not used; hosts are those of " + platform_);
-    std::string memories = memory_text(engines_.front().gpu);
-    if (engines_.front().gpu.name != engines_.back().gpu.name) memories += ", " + memory_text(engines_.back().gpu);
+    std::string memories;
+    std::set<std::string> gpus;
+    for (const Engine& engine : engines_)
+      if (gpus.insert(engine.gpu.name).second) memories += (memories.empty() ? "" : ", ") + memory_text(engine.gpu);
     note("npu_mem.mem_bw, npu_mem.mem_latency", "not used; memory is that of the datasheet: " + memories);
-    if (engines_.front().blocks != engines_.back().blocks)
-      note("npu_mem", "both instances have the KV blocks of the smaller one, " + std::to_string(blocks_));
     if (any_has("placement")) note("placement.kv_evict_loc", "not used; evicted KV cache is computed again");
     if (any_has("enable_local_offloading"))
       note("enable_local_offloading", "not used; kernels read weights from GPU memory");
@@ -140,29 +167,25 @@ class Import {
   void add_notes_on_links() {
     const platforms::MachineSpec board = load_board(platform_);
     if (options_.links_as_given) {
-      std::uint32_t gpus = 0;
-      for (const Engine& engine : engines_) gpus += engine.parallel.gpus();
-      if (!share_group_ || gpus > board.board.gpus)
+      std::uint64_t servers = 0;
+      for (const Group& group : groups_) servers += ceil_div(group.gpus, board.board.gpus);
+      if (servers > 1)
         throw InputError(option_origin("--links", "as-given"),
-                         "needs all GPUs in one server; these instances take " +
-                             std::to_string(share_group_ ? ceil_div(gpus, board.board.gpus) : engines_.size()) +
+                         "needs all GPUs in one server; these instances take " + std::to_string(servers) +
                              " servers of " + platform_);
       note("link_bw, link_latency",
            "as given, between any two GPUs; NCCL's rules choose how collectives cross them, and its steps remain");
       return;
     }
     note("link_bw, link_latency", "not used; links are those of " + platform_ + " (--links as-given uses them)");
-    std::uint32_t first = 0;
-    for (std::size_t i = 0; i < engines_.size(); ++i) {
-      const std::uint32_t count = engines_[i].parallel.gpus(), start = share_group_ ? first : 0;
-      if (count > 1)
-        note_on_path("instance" + std::to_string(i), {start, count}, engines_[i].gpu, board,
+    for (std::size_t i = 0; i < engines_.size(); ++i)
+      if (engines_[i].gpus.count > 1)
+        note_on_path("instance" + std::to_string(i), engines_[i].gpus, engines_[i].gpu, board,
                      "; workload.instances." + std::to_string(i) + ".gpus takes others");
-      first += count;
-    }
-    if (engines_.size() > 1 && share_group_)
-      note_on_path("KV cache", {0, first}, engines_.front().gpu, board, "");
-    else if (engines_.size() > 1)
+    if (!engines_.back().instance.pd_type) return;
+    if (groups_.size() == 1)
+      note_on_path("KV cache", {0, groups_.front().gpus}, engines_.front().gpu, board, "");
+    else
       notes_.push_back(options_.cluster_config +
                        ": KV cache: the instances are in different servers, joined by the network");
   }
@@ -182,40 +205,40 @@ class Import {
     return mapping(model_place_, keys);
   }
 
-  /// Instances with the same GPU on the same node share servers.
-  std::string group_of(const Engine& engine) const { return share_group_ ? "gpus" : engine.role(); }
-
   NodePtr machine() {
-    const Origin place = engines_.front().gpu_place();
     Members groups;
-    std::uint32_t gpus = 0;
-    double needed = 0, visible = 0;
+    double visible = 0;
+    const Engine* fullest = nullptr;  // of those that need more memory than their GPUs have
     for (const Engine& engine : engines_) {
-      gpus = (share_group_ ? gpus : 0) + engine.parallel.gpus();
-      if (share_group_) groups.clear();
-      groups.emplace_back(group_of(engine), group(engine, gpus));
-      const double bytes = bytes_of_rank(engine.instance, model_, engine.parallel, blocks_, engine.limits);
-      if (bytes > engine.gpu.hbm.visible_bytes()) needed = std::max(needed, bytes);
+      if (engine.group == groups.size()) groups.emplace_back(groups_[engine.group].name, group(engine));
       visible = std::max(visible, engine.gpu.hbm.visible_bytes());
+      if (bytes_of(engine) <= engine.gpu.hbm.visible_bytes()) continue;
+      if (fullest == nullptr || bytes_of(engine) > bytes_of(*fullest)) fullest = &engine;
     }
+    const Origin place = engines_.front().gpu_place();
     Members keys{{"groups", mapping(place, groups)}};
-    NodePtr overrides = needed > 0 ? larger_memory(std::max(needed, visible)) : nullptr;
+    NodePtr overrides =
+        fullest == nullptr ? nullptr : larger_memory(std::max(bytes_of(*fullest), visible), fullest->blocks);
     if (options_.links_as_given)
       overrides = joined(given_links(root_, load_board(platform_), engines_.front().gpu), overrides);
     if (overrides != nullptr) keys.emplace_back("overrides", overrides);
     return mapping(place, keys);
   }
+  double bytes_of(const Engine& engine) const {
+    return bytes_of_rank(engine.instance, model_, engine.parallel, engine.blocks, engine.limits);
+  }
 
-  NodePtr group(const Engine& engine, std::uint32_t gpus) const {
-    const std::uint64_t servers = ceil_div(gpus, load_board(platform_).board.gpus);
+  /// The group of the engine.
+  NodePtr group(const Engine& engine) const {
+    const std::uint64_t servers = ceil_div(groups_[engine.group].gpus, load_board(platform_).board.gpus);
     return mapping(engine.gpu_place(), {{"servers", number(servers, engine.instance.place("num_npus"))},
                                         {"gpu", word(engine.gpu.name, engine.gpu_place())}});
   }
 
   /// LLMServingSim takes any memory, and leaves none for activations.
-  NodePtr larger_memory(double bytes) {
+  NodePtr larger_memory(double bytes, std::uint32_t blocks) {
     const std::string gb = number_text(std::ceil(bytes * 1e-6) * 1e-3);
-    note("npu_mem.mem_size", "weights, activations and " + std::to_string(blocks_) +
+    note("npu_mem.mem_size", "weights, activations and " + std::to_string(blocks) +
                                  " KV blocks need more memory than the GPU has; the run gives it " + gb + " GB");
     const Origin place = first_.place("npu_mem.mem_size");
     const NodePtr hbm = mapping(place, {{"visible_gb", word(gb, place)}});
@@ -225,19 +248,26 @@ class Import {
   NodePtr workload() const {
     const Origin whole = root_->origin, memory = first_.place("npu_mem");
     std::vector<NodePtr> engines;
-    std::uint32_t first_gpu = 0;
-    for (const Engine& engine : engines_) {
-      engines.push_back(engine_node(engine, engines.size(), first_gpu));
-      if (share_group_) first_gpu += engine.parallel.gpus();
-    }
-    return mapping(whole, {{"kind", word("serving", whole)},
-                           {"requests", requests()},
-                           {"instances", list(whole, engines)},
-                           {"memory_limit_ratio", number(1, memory)},
-                           {"engine_reserved_bytes", number(0, memory)},
-                           {"kv_blocks", number(blocks_, memory)},
-                           {"cudagraph", mapping(whole, {{"mode", word("none", whole)}})},
-                           {"engine", word("none", whole)}});
+    for (const Engine& engine : engines_) engines.push_back(engine_node(engine, engines.size()));
+    Members keys{{"kind", word("serving", whole)},
+                 {"requests", requests()},
+                 {"instances", list(whole, engines)},
+                 {"memory_limit_ratio", number(1, memory)},
+                 {"engine_reserved_bytes", number(0, memory)},
+                 {"cudagraph", mapping(whole, {{"mode", word("none", whole)}})},
+                 {"engine", word("none", whole)}};
+    if (has_choice())
+      keys.emplace_back("router", word(options_.routing_policy.empty() ? "least_load" : options_.routing_policy,
+                                       option_origin("--request-routing-policy", options_.routing_policy)));
+    return mapping(whole, keys);
+  }
+
+  /// Several instances for a part of requests.
+  bool has_choice() const {
+    const auto decoders = std::count_if(engines_.begin(), engines_.end(), [](const Engine& engine) {
+      return engine.instance.pd_type == PdType::decode;
+    });
+    return decoders > 1 || static_cast<std::ptrdiff_t>(engines_.size()) - decoders > 1;
   }
 
   NodePtr requests() const {
@@ -248,17 +278,18 @@ class Import {
     return mapping(place, keys);
   }
 
-  NodePtr engine_node(const Engine& engine, std::size_t index, std::uint32_t first_gpu) const {
+  NodePtr engine_node(const Engine& engine, std::size_t index) const {
     const PlacedInstance& instance = engine.instance;
     const Origin place = instance.place();
     std::vector<NodePtr> gpus;
-    for (std::uint32_t g = 0; g < engine.parallel.gpus(); ++g) gpus.push_back(number(first_gpu + g, place));
+    for (std::uint32_t g = 0; g < engine.gpus.count; ++g) gpus.push_back(number(engine.gpus.first + g, place));
     return mapping(place, {{"name", text("instance" + std::to_string(index), place)},
                            {"role", word(engine.role(), instance.place("pd_type"))},
-                           {"group", word(group_of(engine), place)},
+                           {"group", word(groups_[engine.group].name, place)},
                            {"tp", number(engine.parallel.tp, instance.place("tp_size"))},
                            {"pp", number(engine.parallel.pp, instance.place("pp_size"))},
                            {"gpus", list(place, gpus)},
+                           {"kv_blocks", number(engine.blocks, instance.place("npu_mem"))},
                            {"scheduler", scheduler(engine)}});
   }
 
@@ -279,9 +310,9 @@ class Import {
 
   /// LLMServingSim's layout of profiles: HARDWARE/MODEL/VARIANT.
   NodePtr compute() const {
-    const PlacedInstance& last = instances_.back();
-    if (last.hardware != first_.hardware)
-      last.refuse("hardware", "differs from that of " + first_.path() + "; --profile-root takes one hardware");
+    for (const PlacedInstance& other : instances_)
+      if (other.hardware != first_.hardware)
+        other.refuse("hardware", "differs from that of " + first_.path() + "; --profile-root takes one hardware");
     const std::string variant = std::string(name_of(model_.dtype)) + (kv_dtype_.empty() ? "" : "-kv" + kv_dtype_);
     const Origin place = option_origin("--profile-root", options_.profile_root);
     const auto folder = std::filesystem::path(options_.profile_root) / first_.hardware / first_.model_name / variant;
@@ -297,8 +328,7 @@ class Import {
   std::string config_, dtype_, kv_dtype_;
   ModelShape model_;
   std::vector<Engine> engines_;
-  bool share_group_ = true;
-  std::uint32_t blocks_ = 0;
+  std::vector<Group> groups_;
   std::vector<std::string> notes_;
 };
 

@@ -32,6 +32,7 @@ struct LlmServingSimOptions {
   std::string profile_root;     ///< folder of <hardware>/<model>/<variant>; "": times from datasheets
   std::string models;           ///< folder of configs; "": the shipped ones
   std::string num_reqs;         ///< "" or "0": the whole dataset
+  std::string routing_policy;   ///< word of workload.router that chooses among several instances; "": by load
   bool links_as_given = false;  ///< link_bw and link_latency instead of the platform's links between GPUs
   std::vector<KeyOption> settings;
 };
