@@ -265,8 +265,12 @@ Segment LayerTimer::attention_output(const LayerPass& pass) {
   return measured(segment, static_cast<double>(tokens));
 }
 
+Segment LayerTimer::attention_down(std::uint64_t tokens, std::uint32_t kind) {
+  return model_.latent ? latent_down(tokens, kind) : Segment();
+}
+
 Segment LayerTimer::attention_input(const LayerPass& pass) {
-  if (model_.latent) return latent_input(pass);
+  if (model_.latent) return latent_up(pass);
   Segment segment;
   const std::uint64_t tokens = pass.dense_tokens();
   const double t = static_cast<double>(tokens);

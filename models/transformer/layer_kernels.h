@@ -134,7 +134,7 @@ struct PartBackward {
   Segment joined() const;
 };
 
-/// @pre tp divides the query heads; the timer, which may be shared, outlives this object; no training with latent attention
+/// @pre tp divides the query heads; the timer, which may be shared, outlives this object
 class LayerTimer {
  public:
   /// @param profile  measured times that replace the formulas in forward kernels; may be null
@@ -160,6 +160,8 @@ class LayerTimer {
   /// @param narrow  the last norm writes operands of narrow products
   Segment norm(LayerPart part, std::uint64_t tokens, bool narrow = false);
   Segment attention_body(const LayerPass& pass);
+  /// Latent attention, before attention_body(): products to the compressed vectors, and their norms. Empty with other attention.
+  Segment attention_down(std::uint64_t tokens, std::uint32_t kind);
   // The parts of attention_body(), in order.
   Segment attention_input(const LayerPass& pass);
   /// The part of attention_body() between the projections that depends on the length of the sequences.
@@ -197,6 +199,8 @@ class LayerTimer {
   Segment attention_output_backward(const LayerPass& pass, Direction direction);
   Segment attention_core_backward(const LayerPass& pass);
   PartBackward attention_input_backward(const LayerPass& pass, Direction direction);
+  /// Of attention_down().
+  Segment attention_down_backward(std::uint64_t tokens, Direction direction);
   /// A product of a layer's matrix with so many rows of tokens, launched for at most so many SMs (0: all).
   /// @pre not one of routed experts  @param kind  of the layer
   gpu::KernelTime product(const LinearUse& use, std::uint32_t kind, std::uint64_t tokens, std::uint32_t most_sms);
@@ -262,8 +266,18 @@ class LayerTimer {
   void add_qk_norm(Segment& segment, std::uint64_t tokens);
   /// A norm of rows that are not the residual stream.
   void add_width_norm(Segment& segment, const KernelId& id, std::uint64_t rows, std::uint64_t width);
-  // Latent attention, in inference.
-  Segment latent_input(const LayerPass& pass);
+  // Latent attention: layer_kernels_latent.cpp.
+  Segment latent_down(std::uint64_t tokens, std::uint32_t kind);
+  Segment latent_down_backward(std::uint64_t tokens, Direction direction);
+  Segment latent_up(const LayerPass& pass);
+  PartBackward latent_up_backward(const LayerPass& pass, Direction direction);
+  /// Keys without positions and values of this rank's heads.
+  std::uint64_t expanded_width() const;
+  /// Numbers that a token's keys of this rank's heads are made of, and they themselves: their own part, and that with positions,
+  /// which all heads share.
+  double joined_numbers() const;
+  /// A key for each head.
+  gpu::AttentionHeads expanded_heads() const;
   Segment latent_core(const LayerPass& pass);
   Segment absorbed_attention(const LayerPass& pass);
   Segment expanded_attention(const LayerPass& pass);

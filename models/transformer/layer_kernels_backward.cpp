@@ -107,8 +107,9 @@ Segment LayerTimer::norm_backward(LayerPart part, std::uint64_t tokens) {
 Segment LayerTimer::attention_core_backward(const LayerPass& pass) {
   if (form().attention == AttentionForm::unfused) return unfused_attention_backward(pass);
   Segment segment;
-  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), attention_heads(pass), pass.prefills,
-                                                             pass.causal, gpu::AttentionPass::backward));
+  const gpu::AttentionHeads heads = model_.latent ? expanded_heads() : attention_heads(pass);
+  segment.add("attention_dgrad", gpu::prefill_attention_time(timer_.gpu(), heads, pass.prefills, pass.causal,
+                                                             gpu::AttentionPass::backward));
   return segment;
 }
 
@@ -130,13 +131,18 @@ Segment LayerTimer::merge_attention_backward(const LayerPass& pass) {
 }
 
 Segment LayerTimer::attention_output_backward(const LayerPass& pass, Direction direction) {
-  const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * heads_.dim;
+  const std::uint64_t tokens = pass.tokens(), attended = std::uint64_t(heads_.query) * model_.value_dim();
   Segment segment = gemm_dgrad(direction, {Linear::proj, Product::dgrad}, tokens, {model_.hidden}, attended);
   segment.append(gemm_wgrad(direction, {Linear::proj, Product::wgrad}, tokens, {model_.hidden}, attended));
   return segment;
 }
 
+Segment LayerTimer::attention_down_backward(std::uint64_t tokens, Direction direction) {
+  return model_.latent ? latent_down_backward(tokens, direction) : Segment();
+}
+
 PartBackward LayerTimer::attention_input_backward(const LayerPass& pass, Direction direction) {
+  if (model_.latent) return latent_up_backward(pass, direction);
   const std::uint64_t tokens = pass.tokens();
   PartBackward part;
   const double rotated = 2.0 * static_cast<double>(tokens) * (heads_.query + heads_.kv) * heads_.dim;

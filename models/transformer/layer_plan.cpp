@@ -73,7 +73,10 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
         kernels = timer.attention_backward(pass, direction);
       }
       add_input_transpose(kernels, steps, timer, model, part, pass.kind);
-      steps.add_backward(part, kernels, timer.form(), direction, has_narrow_ends(model, part, pass.kind));
+      const bool is_latent = part == LayerPart::attention && model.latent;
+      const bool gathers_narrow = !is_latent && has_narrow_ends(model, part, pass.kind);
+      steps.add_backward(part, kernels, timer.form(), direction, gathers_narrow);
+      if (is_latent) steps.add(part, timer.attention_down_backward(steps.divided_tokens(), direction));
     }
     if (has_dgrad(direction)) steps.add(part, timer.norm_backward(part, steps.divided_tokens()));
   }

@@ -30,6 +30,7 @@ bool has_narrow_ends(const ModelShape& model, LayerPart part, std::uint32_t kind
 
 void add_part_input(StepList& steps, LayerTimer* timer, const ModelShape& model, LayerPart part, std::uint32_t kind) {
   const bool narrow_ends = has_narrow_ends(model, part, kind);
+  const bool is_latent = part == LayerPart::attention && model.latent;  // the input is read before it is gathered
   std::optional<NarrowProducts> narrow;
   if (timer != nullptr && narrow_ends) narrow = timer->form().narrow;
   if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens(), narrow && narrow->norm_narrows()));
@@ -37,7 +38,12 @@ void add_part_input(StepList& steps, LayerTimer* timer, const ModelShape& model,
   const auto cast = [&](std::uint64_t tokens) {
     add_narrow(steps, *timer, part, tokens, transposes_input_later(*narrow, steps) ? 1 : narrow->copies());
   };
-  if (casts && narrow->gathers_narrow()) cast(steps.divided_tokens());
+  if (casts && (narrow->gathers_narrow() || is_latent)) cast(steps.divided_tokens());
+  if (is_latent) {
+    if (timer != nullptr) steps.add(part, timer->attention_down(steps.divided_tokens(), kind));
+    steps.gather_input(part);
+    return;
+  }
   narrow_ends ? steps.gather_narrow(part) : steps.gather(part);
   if (casts && !narrow->gathers_narrow()) cast(steps.tokens());
 }
@@ -59,7 +65,9 @@ void add_input_transpose(PartBackward& kernels, const StepList& steps, LayerTime
   const std::optional<NarrowProducts> narrow = timer.form().narrow;
   if (!narrow || kernels.input_wgrad.kernels.empty() || !has_narrow_ends(model, part, kind)) return;
   if (!transposes_input_later(*narrow, steps) || !has_norm(model, part)) return;
-  Segment wgrad = timer.transpose_hidden(steps.tokens());
+  // With latent attention, it is the input of products that see a rank's own tokens.
+  const bool is_latent = part == LayerPart::attention && model.latent;
+  Segment wgrad = timer.transpose_hidden(is_latent ? steps.divided_tokens() : steps.tokens());
   wgrad.append(kernels.input_wgrad);
   kernels.input_wgrad = std::move(wgrad);
 }

@@ -30,14 +30,6 @@ std::uint64_t attention_weights(const ModelShape& m) {
   return weights;
 }
 
-/// Of a layer's attention: weights of matrices that tensor parallelism does not divide.
-std::uint64_t undivided_weights(const ModelShape& m) {
-  std::uint64_t weights = 0;
-  for (const Linear linear : attention_linears(m))
-    if (linear == Linear::q_down || linear == Linear::kv_down) weights += matrix_of(m, linear, 1).elements();
-  return weights;
-}
-
 std::uint32_t dense_width(const ModelShape& m) { return m.experts == 0 ? m.ffn : m.dense_ffn; }
 
 std::uint64_t router_weights(const ModelShape& m) {
@@ -62,6 +54,13 @@ void add_layer(Formatted& sum, const ModelShape& m, const LayerShape& layer) {
 }
 
 }  // namespace
+
+std::uint64_t undivided_weights(const ModelShape& m) {
+  std::uint64_t weights = 0;
+  for (const Linear linear : attention_linears(m))
+    if (linear == Linear::q_down || linear == Linear::kv_down) weights += matrix_of(m, linear, 1).elements();
+  return weights;
+}
 
 LayerParameters layer_parameters(const ModelShape& m, std::uint32_t kind) {
   const LayerShape& layer = m.kinds[kind];
@@ -139,7 +138,10 @@ std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t
   return stage_layers;
 }
 
-std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
+namespace {
+
+/// As if all matrices were divided.
+std::uint64_t even_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
   std::uint64_t parameters = layers_parameters(m, stage.first_layer, stage.layers) / tp;
   if (stage.first) parameters += embedding_parameters(m) / tp;
   if (stage.last) {
@@ -147,6 +149,12 @@ std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint
     parameters += ((copy ? head_weights(m) : 0) + head_parameters(m) + norm_parameters(m)) / tp;
   }
   return parameters;
+}
+
+}  // namespace
+
+std::uint64_t rank_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
+  return even_parameters(m, stage, tp) + stage.layers * (undivided_weights(m) - undivided_weights(m) / tp);
 }
 
 RankParameters rank_parameters(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
@@ -191,7 +199,7 @@ Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t t
     of_experts.add(layer.experts, m.experts * mlp_weights(m, m.ffn));
   }
   if (stage.last && !m.tied_embeddings) sum.add(m.head, head_weights(m));
-  const std::uint64_t parameters = rank_parameters(m, stage, tp),
+  const std::uint64_t parameters = even_parameters(m, stage, tp),
                       formatted = std::min(parameters, sum.parameters / tp);  // each rounded down
   const Bytes all = stored_bytes(parameters - formatted, m.dtype) + static_cast<Bytes>(std::ceil(sum.bytes / tp)) +
                     copied_weight_bytes(m, stage, tp);

@@ -61,6 +61,8 @@ std::vector<std::uint32_t> even_stage_layers(std::uint32_t layers, std::uint32_t
 /// also sharded by tp, with integer division. Parameters that an implementation copies to every rank (norms, KV
 /// projections if tp exceeds the KV heads) are counted once over the group.
 std::uint64_t rank_parameters(const ModelShape& model, const Stage& stage, std::uint32_t tp);
+/// Of a layer's attention: weights of matrices that tensor parallelism does not divide.
+std::uint64_t undivided_weights(const ModelShape& model);
 /// The same on expert-parallel ranks, by the ranks that hold the same parameters.
 struct RankParameters {
   std::uint64_t common = 0;   ///< the same on all ep ranks

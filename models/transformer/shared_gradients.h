@@ -8,7 +8,7 @@
 
 namespace railyard::transformer {
 
-/// Of a stage, on each rank. With sequence_parallel: norms, routers, and biases of output projections and of the MLP's
+/// Of a stage, on each rank. With sequence_parallel: norms, routers, the matrices of latent attention that are not divided, and biases of output projections and of the MLP's
 /// last matrix, which see 1 / tp of the tokens; otherwise norms of queries and keys, which see 1 / tp of the heads.
 std::uint64_t shared_gradients(const ModelShape& model, const Stage& stage, bool sequence_parallel);
 

@@ -6,12 +6,24 @@ namespace railyard::transformer {
 
 using collective::Operation;
 
+namespace {
+
+/// Of the vectors that attention's first divided products read.
+Bytes attention_input(const ModelShape& model, std::uint64_t tokens) {
+  if (!model.latent) return hidden_bytes(model, tokens);
+  const std::uint32_t queries = model.latent->query_rank > 0 ? model.latent->query_rank : model.hidden;
+  return stored_bytes(tokens * (queries + model.latent->cached()), model.dtype);
+}
+
+}  // namespace
+
 StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSplit& split, LayerTimer* timer)
     : tokens_(tokens),
       split_(split),
       timer_(timer),
       activations_(hidden_bytes(model, tokens)),
-      narrow_activations_(split.gathered ? stored_bytes(tokens * model.hidden, *split.gathered) : activations_) {}
+      narrow_activations_(split.gathered ? stored_bytes(tokens * model.hidden, *split.gathered) : activations_),
+      attention_input_(attention_input(model, tokens)) {}
 
 void StepList::add(LayerPart part, const Segment& kernels) {
   if (kernels.kernels.empty()) return;
@@ -29,7 +41,7 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
   const bool in_order = !dgrad.empty() && dgrad.back().role == KernelRole::input_gradient_sum;
   const Segment& beside = has_dgrad(direction) ? kernels.input_dgrad : kernels.body;
   if (has_dgrad(direction)) add(part, kernels.body);
-  const Bytes gathered = narrow ? narrow_activations_ : activations_;
+  const Bytes gathered = narrow ? narrow_activations_ : input_bytes(part);
   if (gathers_again) {
     add(part, Operation::all_gather, gathered);
     steps_.back().beside_next = !beside.kernels.empty();
@@ -38,13 +50,13 @@ void StepList::add_backward(LayerPart part, const PartBackward& kernels, const T
   if (gathers_again) rearrange(part, gathered);
   const InputReduce input_reduce = form.input_reduce[static_cast<std::size_t>(part)];
   if (input_reduce != InputReduce::after_wgrad && direction == Direction::backward && has_product && split_.tp > 1) {
-    reduce(part, in_order);
+    reduce_input(part, in_order);
     steps_.back().beside_next = input_reduce == InputReduce::beside_wgrad;
     add(part, kernels.input_wgrad);
     return;
   }
   add(part, kernels.input_wgrad);
-  if (has_dgrad(direction)) reduce(part, in_order);
+  if (has_dgrad(direction)) reduce_input(part, in_order);
 }
 
 void StepList::add(LayerPart part, Operation operation, Bytes bytes) {
@@ -55,10 +67,14 @@ void StepList::add(LayerPart part, RankGroup group, Operation operation, Bytes b
   steps_.push_back({part, {}, operation, bytes, beside_next, group});
 }
 
-void StepList::gather(LayerPart part) {
+void StepList::gather(LayerPart part) { gather(part, activations_); }
+
+void StepList::gather_input(LayerPart part) { gather(part, input_bytes(part)); }
+
+void StepList::gather(LayerPart part, Bytes bytes) {
   if (!split_.sequence_parallel) return;
-  add(part, Operation::all_gather, activations_);
-  rearrange(part, activations_);
+  add(part, Operation::all_gather, bytes);
+  rearrange(part, bytes);
 }
 
 void StepList::gather_narrow(LayerPart part, std::uint32_t directions) {
@@ -68,9 +84,13 @@ void StepList::gather_narrow(LayerPart part, std::uint32_t directions) {
   rearrange(part, directions * narrow_activations_);
 }
 
-void StepList::reduce(LayerPart part, bool in_order) {
-  if (split_.sequence_parallel && !in_order) rearrange(part, activations_);
-  add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce, activations_);
+void StepList::reduce(LayerPart part, bool in_order) { reduce(part, in_order, activations_); }
+
+void StepList::reduce_input(LayerPart part, bool in_order) { reduce(part, in_order, input_bytes(part)); }
+
+void StepList::reduce(LayerPart part, bool in_order, Bytes bytes) {
+  if (split_.sequence_parallel && !in_order) rearrange(part, bytes);
+  add(part, split_.sequence_parallel ? Operation::reduce_scatter : Operation::all_reduce, bytes);
 }
 
 void StepList::rearrange(LayerPart part, Bytes bytes) {

@@ -33,6 +33,8 @@ class StepList {
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);
+  /// The same of what the part's kernels read: with latent attention, compressed vectors.
+  void gather_input(LayerPart part);
   /// The same in the type of narrow products, if the split has one. @param directions  copies of each number
   void gather_narrow(LayerPart part, std::uint32_t directions = 1);
   /// After kernels that leave partial sums of all tokens. @param in_order  a kernel wrote them as a reduce-scatter needs
@@ -41,13 +43,18 @@ class StepList {
   std::vector<LayerStep> take() { return std::move(steps_); }
 
  private:
+  /// Sums gradients of what gather_input() gathers.
+  void reduce_input(LayerPart part, bool in_order);
+  void gather(LayerPart part, Bytes bytes);
+  void reduce(LayerPart part, bool in_order, Bytes bytes);
+  Bytes input_bytes(LayerPart part) const { return part == LayerPart::attention ? attention_input_ : activations_; }
   /// Copies the tokens of a sequence-parallel collective, if the form needs it.
   void rearrange(LayerPart part, Bytes bytes);
 
   const std::uint64_t tokens_;
   const LayerSplit split_;
   LayerTimer* const timer_;
-  const Bytes activations_, narrow_activations_;
+  const Bytes activations_, narrow_activations_, attention_input_;
   std::vector<LayerStep> steps_;
 };
 

@@ -12,8 +12,8 @@ double training_flops(const ModelShape& model, std::uint64_t sequences, std::uin
   double products = 0, attention = 0;
   for (std::uint32_t l = 0; l < model.layers; ++l) {
     const LayerShape& layer = model.layer(l);
-    const gpu::AttentionHeads heads{model.heads, model.kv_heads, model.head_dim, model.kv_dtype,
-                                    0,           false,          layer.window};
+    const gpu::AttentionHeads heads{model.heads,       model.kv_heads, model.head_dim, model.kv_dtype,
+                                    model.value_dim(), false,          layer.window};
     products += kFlopsPerWeight * static_cast<double>(sequence_tokens) * multiplied_weights(model, layer);
     attention += gpu::attention_flops(heads, {sequence_tokens, 0}, keys == CountedKeys::causal);
   }

@@ -50,13 +50,9 @@ class Tensors {
   // -- from forward to backward
 
   void attention() {
-    const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
+    const std::uint64_t heads = model_.heads / split_.tp, d = model_.value_dim();
     add_norm("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
-    add_operand("attention.qkv_input", gathered(), model_.hidden);
-    if (model_.qk_norm > 0) add_norm("attention.qk_norm_input", tokens(), (heads + keys) * d);
-    add("attention.queries", tokens(), heads * d);
-    add("attention.keys", tokens(), keys * d);
-    add("attention.values", tokens(), keys * d);
+    model_.latent ? latent_inputs(heads) : grouped_inputs(heads);
     if (form_.recompute == Recompute::none) attention_core(heads);
     // A flash kernel's backward pass reads its output in 16 bits.
     if (form_.narrow && form_.attention == AttentionForm::flash) add("attention.output", tokens(), heads * d);
@@ -88,10 +84,17 @@ class Tensors {
   // -- from dgrad to wgrad
 
   void attention_products() {
-    const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
-    add_operand("attention.qkv_input", gathered(), model_.hidden);
-    add_operand("attention.qkv_gradient", tokens(), (heads + 2 * keys) * d);
-    add_operand("attention.o_proj_input", tokens(), heads * d);
+    const std::uint64_t heads = model_.heads / split_.tp, keys = rank_kv_heads(model_, split_.tp);
+    if (model_.latent) {
+      latent_operands();
+      add_operand("attention.down_gradient", divided(), model_.latent->query_rank + model_.latent->cached());
+      add_operand("attention.up_gradient", tokens(),
+                  heads * (model_.latent->query_dim() + model_.latent->nope_dim + model_.latent->value_dim));
+    } else {
+      add_operand("attention.qkv_input", gathered(), model_.hidden);
+      add_operand("attention.qkv_gradient", tokens(), (heads + 2 * keys) * model_.head_dim);
+    }
+    add_operand("attention.o_proj_input", tokens(), heads * model_.value_dim());
     add_operand("attention.o_proj_gradient", tokens(), model_.hidden);
   }
   void mlp_products(const LayerShape& layer) {
@@ -117,6 +120,34 @@ class Tensors {
   }
 
  private:
+  /// What the products before attention and the attention kernel read.
+  void grouped_inputs(std::uint64_t heads) {
+    const std::uint64_t keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
+    add_operand("attention.qkv_input", gathered(), model_.hidden);
+    if (model_.qk_norm > 0) add_norm("attention.qk_norm_input", tokens(), (heads + keys) * d);
+    add("attention.queries", tokens(), heads * d);
+    add("attention.keys", tokens(), keys * d);
+    add("attention.values", tokens(), keys * d);
+  }
+  void latent_inputs(std::uint64_t heads) {
+    const LatentAttention& latent = *model_.latent;
+    latent_operands();
+    add_norm("attention.q_norm_input", divided(), latent.query_rank);
+    add_norm("attention.kv_norm_input", divided(), latent.kv_rank);
+    add("attention.queries", tokens(), heads * latent.query_dim());
+    add("attention.keys", tokens(), heads * latent.query_dim());
+    add("attention.values", tokens(), heads * latent.value_dim);
+  }
+  void latent_operands() {
+    const LatentAttention& latent = *model_.latent;
+    add_operand("attention.down_input", divided(), model_.hidden);
+    // Queries that are not compressed have a product with the hidden state, which all ranks need whole.
+    if (latent.query_rank > 0)
+      add_operand("attention.q_up_input", gathered(), latent.query_rank);
+    else if (split_.sequence_parallel)
+      add_operand("attention.q_up_input", gathered(), model_.hidden);
+    add_operand("attention.kv_up_input", gathered(), latent.kv_rank);
+  }
   /// The input of the MLP; a router reads it in 16 bits.
   void add_input(const LayerShape& layer) {
     model_.routes(layer) ? add("mlp.input", router_tokens(), model_.hidden)

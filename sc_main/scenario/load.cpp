@@ -23,6 +23,10 @@ LoadedModel required_model(const ModelSection& written, const Source& source) {
   LoadedModel model =
       load_model(written.config, place_of(source.root, "model.config"), written.dtype, written.kv_dtype);
   if (!written.name.empty()) model.shape.name = written.name;
+  if (written.quantization == Quantization::none) {
+    remove_formats(model.shape);
+    if (written.kv_dtype.empty()) model.shape.kv_dtype = model.shape.dtype;
+  }
   return model;
 }
 

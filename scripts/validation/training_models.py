@@ -30,6 +30,7 @@ NAMES = (
     (r"mpt (\d+[mb])", r"mpt-\1", {}),
     (r"qwen3_30b_a3b", "qwen3-30b-a3b", {}),
     (r"gpt oss 120b", "gpt-oss-120b", {}),
+    (r"deepseek-?v3 \((w/o mtp|671b)\)", "deepseek-v3", {}),
     (r"gpt-?3[ -]175b|nemo megatron|paxml gpt175b|gpt 17[45].*b", "gpt3-175b", {}),
     (r"gpt3-5b|gpt 5b|paxml gpt5b", "gpt-5b", {}),
     (r"gpt3-20b", "gpt-20b", {}),
@@ -39,7 +40,8 @@ NAMES = (
 CANNOT = (
     (r"\blora\b", "adapters (LoRA) are not modelled"),
     (r"\bsft\b", "fine-tuning on packed sequences is not modelled"),
-    (r"deepseek", "multi-head latent attention is not modelled"),
+    (r"^deepseek ?v3( \||$)", "modules for multi-token prediction are not modelled"),
+    (r"deepseek ?v4", "the attention of DeepSeek-V4 is not modelled"),
     (r"nemotron(-h|_3)", "Mamba layers are not modelled"),
     (r"llama4", "chunked attention is not modelled"),
 )
@@ -67,9 +69,10 @@ class Shape:
 
     def section(self, dtype: str) -> tuple[dict, dict[str, str]]:
         """The scenario's `model`, and the files that it names."""
+        section = {"dtype": dtype} | ({"quantization": "none"} if "quantization_config" in json.loads(self.config) else {})
         if self.path:
-            return {"config": self.path, "dtype": dtype}, {}
-        return {"config": "model.json", "name": self.name, "dtype": dtype}, {"model.json": self.config}
+            return {"config": self.path} | section, {}
+        return {"config": "model.json", "name": self.name} | section, {"model.json": self.config}
 
 
 def _shipped(name: str) -> pathlib.Path:

@@ -372,10 +372,14 @@ BOOST_FIXTURE_TEST_CASE(any_number_of_instances_fills_the_servers_of_their_nodes
 BOOST_FIXTURE_TEST_CASE(instances_without_their_counterpart_are_refused, Files) {
   const std::string accepted = "; accepted: null, or instances with prefill and with decode";
   const std::string prefill = instance_with("prefill", kTp), decode = instance_with("decode", kTp);
-  BOOST_TEST(refusal_of(cluster_of({prefill, prefill})).find("nodes.0.instances.0.pd_type: prefill without an instance "
-                                                             "that decodes" + accepted) != std::string::npos);
-  BOOST_TEST(refusal_of(cluster_of({kInstance, decode})).find("nodes.0.instances.1.pd_type: decode without an instance "
-                                                              "that prefills" + accepted) != std::string::npos);
+  BOOST_TEST(refusal_of(cluster_of({prefill, prefill}))
+                 .find("nodes.0.instances.0.pd_type: prefill without an instance "
+                       "that decodes" +
+                       accepted) != std::string::npos);
+  BOOST_TEST(refusal_of(cluster_of({kInstance, decode}))
+                 .find("nodes.0.instances.1.pd_type: decode without an instance "
+                       "that prefills" +
+                       accepted) != std::string::npos);
   BOOST_TEST(refusal_of(cluster_of({prefill, replaced(decode, "Llama-3.1-8B", "Llama-3.1-70B")})) ==
              "c.json:10:15: error: nodes.0.instances.1.model_name: differs from that of nodes.0.instances.0; all "
              "instances run the same model");

@@ -248,7 +248,8 @@ def test_replicas_over_several_servers_run_folded():
 @pytest.mark.parametrize("columns, changes, what", [
     (NEMO, {"model": "llama3 8b finetuning lora"}, "adapters (LoRA)"),
     (NEMO, {"extra": "SFT Performance"}, "packed sequences"),
-    (NEMO, {"model": "DeepSeekV3"}, "multi-head latent attention"),
+    (NEMO, {"model": "DeepSeekV3"}, "multi-token prediction"),
+    (NEMO, {"model": "DeepSeekV4 Flash"}, "the attention of DeepSeek-V4"),
     (NEMO, {"model": "nemotron-h 56b"}, "Mamba"),
     (NEMO, {"gbs": ""}, "configuration is not printed"),
     (NEMO, {"model": "falcon 180b"}, "no configuration of model 'falcon 180b'"),

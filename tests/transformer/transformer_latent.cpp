@@ -9,6 +9,8 @@
 #include "transformer/layer_plan.h"
 #include "transformer/memory.h"
 #include "transformer/parameters.h"
+#include "transformer/shared_gradients.h"
+#include "transformer/training_memory.h"
 
 using namespace railyard;
 using namespace railyard::transformer;
@@ -128,9 +130,9 @@ BOOST_AUTO_TEST_CASE(queries_that_are_not_compressed_come_from_the_hidden_state)
   m.latent->query_rank = 0;
   gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
   LayerTimer layers(m, 8, timer);
-  const Segment input = layers.attention_input({{{100, 0}}, {}, kRoutes});
-  BOOST_TEST(flops_of(input, "q_up") == 2.0 * 100 * 7168 * 16 * 192, kExact);
-  BOOST_TEST(flops_of(input, "kv_down") == 2.0 * 100 * 7168 * 576, kExact);
+  BOOST_TEST(flops_of(layers.attention_input({{{100, 0}}, {}, kRoutes}), "q_up") == 2.0 * 100 * 7168 * 16 * 192,
+             kExact);
+  BOOST_TEST(flops_of(layers.attention_down(100, kRoutes), "kv_down") == 2.0 * 100 * 7168 * 576, kExact);
 }
 
 // The copies of all tokens are computed once over the ranks, whether experts are cut or dealt whole; and the fullest rank has
@@ -189,4 +191,99 @@ BOOST_AUTO_TEST_CASE(whole_experts_divide_the_weights_of_replicas) {
   BOOST_TEST(static_cast<double>(rank_weight_bytes(m, all, 1, 16)) ==
                  static_cast<double>(rank_weight_bytes(m, all, 1)) - experts * 15 / 16,
              boost::test_tools::tolerance(1e-9));
+}
+
+namespace {
+
+constexpr std::uint64_t kSequence = 4096;
+
+/// Kernels and collectives of the attention of a dense layer.
+struct AttentionSteps {
+  Segment kernels;
+  std::vector<LayerStep> collectives;
+};
+AttentionSteps training_attention(const ModelShape& m, const LayerSplit& split, Direction direction) {
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layers(m, split.tp, timer);
+  layers.set_training({});
+  AttentionSteps found;
+  for (const LayerStep& step : plan_layer(m, layers, {{{kSequence, 0}}, {}, 0}, split, direction)) {
+    if (step.part != LayerPart::attention) continue;
+    step.is_collective() ? found.collectives.push_back(step) : found.kernels.append(step.kernels);
+  }
+  return found;
+}
+
+const double kPairs = kSequence * (kSequence + 1.0) / 2;
+const double kProducts =
+    2.0 * kSequence * (7168.0 * (1536 + 576) + 1536.0 * 128 * 192 + 512.0 * 128 * 256 + 128.0 * 128 * 7168);
+
+}  // namespace
+
+// Scores over 192 numbers and values of 128 for each of 128 heads; five products backward instead of two, of which three have
+// the width of the keys; and two products for each of the five matrices.
+BOOST_AUTO_TEST_CASE(training_computes_each_product_and_its_two_gradients) {
+  const ModelShape m = deepseek_v3();
+  const double attention = 2 * 128 * kPairs * (192 + 128);
+  const Segment forward = training_attention(m, {}, Direction::forward).kernels;
+  BOOST_TEST(forward.flops == kProducts + attention, kExact);
+  const Segment dgrad = training_attention(m, {}, Direction::dgrad).kernels,
+                wgrad = training_attention(m, {}, Direction::wgrad).kernels,
+                backward = training_attention(m, {}, Direction::backward).kernels;
+  BOOST_TEST(wgrad.flops == kProducts, kExact);
+  BOOST_TEST(backward.flops == dgrad.flops + wgrad.flops, kExact);
+  BOOST_TEST(dgrad.flops == kProducts + flops_of(dgrad, "attention_dgrad"), kExact);
+  BOOST_TEST(flops_of(dgrad, "attention_dgrad") == 2.5 * attention, boost::test_tools::tolerance(0.1));
+}
+
+// Ranks divide the products up, and repeat those down unless each sees its own tokens. What crosses is as wide as the compressed
+// vectors on the way in, and as the hidden state on the way out.
+BOOST_AUTO_TEST_CASE(tensor_parallel_training_exchanges_compressed_vectors) {
+  const ModelShape m = deepseek_v3();
+  const double down = 2.0 * kSequence * 7168 * (1536 + 576);
+  for (const bool sequence_parallel : {false, true}) {
+    constexpr std::uint32_t kTp = 4;
+    LayerSplit split;
+    split.tp = kTp;
+    split.sequence_parallel = sequence_parallel;
+    const AttentionSteps forward = training_attention(m, split, Direction::forward),
+                         backward = training_attention(m, split, Direction::backward);
+    const double attention = 2 * 128 * kPairs * (192 + 128);
+    BOOST_TEST(forward.kernels.flops == (kProducts - down + attention) / kTp + (sequence_parallel ? down / kTp : down),
+               kExact);
+    constexpr Bytes kCompressed = kSequence * (1536 + 576) * 2, kHidden = kSequence * 7168 * 2;
+    const std::vector<Bytes> expected =
+        sequence_parallel ? std::vector<Bytes>{kCompressed, kHidden} : std::vector<Bytes>{kHidden};
+    BOOST_TEST_REQUIRE(forward.collectives.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) BOOST_TEST(forward.collectives[i].bytes == expected[i]);
+    // Backward in the other order.
+    const std::vector<Bytes> returned =
+        sequence_parallel ? std::vector<Bytes>{kHidden, kCompressed} : std::vector<Bytes>{kCompressed};
+    BOOST_TEST_REQUIRE(backward.collectives.size() == returned.size());
+    for (std::size_t i = 0; i < returned.size(); ++i) BOOST_TEST(backward.collectives[i].bytes == returned[i]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(training_keeps_compressed_and_expanded_tensors) {
+  const ModelShape m = deepseek_v3();
+  TrainingForm form;
+  const auto kept = [&](const LayerSplit& split) {
+    Bytes sum = 0;
+    for (const KeptTensor& tensor : kept_by_layer(m, 0, {1, kSequence}, split, form))
+      if (tensor.name.rfind("attention.", 0) == 0) sum += tensor.bytes;
+    return sum;
+  };
+  // Inputs of the norm and of the products down; compressed vectors before and after their norms; queries, keys, values and
+  // output of all heads; statistics.
+  const std::uint64_t numbers = 2 * 7168 + 2 * (1536 + 512) + 128 * (192 + 192 + 128 + 128);
+  BOOST_TEST(kept({}) == kSequence * (2 * numbers + 4 * 128));
+}
+
+BOOST_AUTO_TEST_CASE(ranks_have_whole_copies_of_the_first_matrices) {
+  const ModelShape m = deepseek_v3();
+  const Stage all{61, true, true};
+  const std::uint64_t copied = 61ull * 7168 * (1536 + 576);
+  BOOST_TEST(rank_parameters(m, all, 8) == rank_parameters(m, all, 1) / 8 + copied - copied / 8);
+  BOOST_TEST(shared_gradients(m, all, false) == 0u);
+  BOOST_TEST(shared_gradients(m, all, true) > copied);
 }

@@ -18,7 +18,8 @@ void check_length(const NodePtr& root, const std::string& path, const std::strin
 /// Each prompt finds an instance that decodes, and all run the same model.
 void check_roles(const NodePtr& root, const std::vector<PlacedInstance>& instances) {
   if (instances.empty())
-    throw InputError(place_of(root, "nodes"), "nodes: no instance; accepted: one or more, with pd_type null, or with prefill and decode");
+    throw InputError(place_of(root, "nodes"),
+                     "nodes: no instance; accepted: one or more, with pd_type null, or with prefill and decode");
   const auto refuse_alone = [&](PdType role, PdType other, const char* what) {
     const auto is = [&](PdType type) { return [type](const PlacedInstance& i) { return i.pd_type == type; }; };
     const auto alone = std::find_if(instances.begin(), instances.end(), is(role));

@@ -87,8 +87,8 @@ struct Engine {
   gpu::GpuDatasheet gpu;
   BatchLimits limits;
   std::uint32_t blocks;
-  std::size_t group = 0;    ///< of Import::groups_
-  GpuRange gpus;            ///< of the group
+  std::size_t group = 0;  ///< of Import::groups_
+  GpuRange gpus;          ///< of the group
 };
 
 /// GPUs of one kind in one node.
@@ -170,9 +170,9 @@ class Import {
       std::uint64_t servers = 0;
       for (const Group& group : groups_) servers += ceil_div(group.gpus, board.board.gpus);
       if (servers > 1)
-        throw InputError(option_origin("--links", "as-given"),
-                         "needs all GPUs in one server; these instances take " + std::to_string(servers) +
-                             " servers of " + platform_);
+        throw InputError(option_origin("--links", "as-given"), "needs all GPUs in one server; these instances take " +
+                                                                   std::to_string(servers) + " servers of " +
+                                                                   platform_);
       note("link_bw, link_latency",
            "as given, between any two GPUs; NCCL's rules choose how collectives cross them, and its steps remain");
       return;
@@ -264,9 +264,8 @@ class Import {
 
   /// Several instances for a part of requests.
   bool has_choice() const {
-    const auto decoders = std::count_if(engines_.begin(), engines_.end(), [](const Engine& engine) {
-      return engine.instance.pd_type == PdType::decode;
-    });
+    const auto decoders = std::count_if(engines_.begin(), engines_.end(),
+                                        [](const Engine& engine) { return engine.instance.pd_type == PdType::decode; });
     return decoders > 1 || static_cast<std::ptrdiff_t>(engines_.size()) - decoders > 1;
   }
 

@@ -97,8 +97,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
   if (written.phase == Phase::training && std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
     throw InputError(place_of(source.root, "model.config"),
                      "model.config: " + model.name +
-                         " has quantised weights, which cannot be trained; not accepted with phase: training");
-  if (written.phase == Phase::training) check_trainable(model, source);
+                         " has quantised weights, which cannot be trained; accepted with model.quantization: none");
   check_heads(spec.tp, model, "workload.tp", source);
   const platforms::GroupSpec& group = machine.groups.front();
   if (written.phase == Phase::training)

@@ -121,14 +121,6 @@ std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std
   return *written;
 }
 
-void check_trainable(const ModelShape& model, const Source& source) {
-  if (model.latent)
-    throw InputError(place_of(source.root, "model.config"),
-                     "model.config: " + model.name +
-                         " has multi-head latent attention, whose backward pass is not modelled; accepted: models with "
-                         "grouped-query attention");
-}
-
 void check_heads(std::uint32_t tp, const ModelShape& model, const std::string& key, const Source& source) {
   if (model.heads % tp != 0) {
     refuse_mapping(

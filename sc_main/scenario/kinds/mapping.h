@@ -69,8 +69,6 @@ std::vector<std::uint32_t> resolve_stage_layers(
 std::vector<std::uint32_t> resolve_placement(const std::optional<std::vector<std::uint32_t>>& written,
                                              std::uint32_t ranks, std::uint32_t gpus, const std::string& group,
                                              const std::string& key, const Source& source);
-/// @throws InputError if the model has attention whose backward pass is not modelled
-void check_trainable(const transformer::ModelShape& model, const Source& source);
 /// @throws InputError at `key` if the heads of the model cannot be split over `tp` ranks
 void check_heads(std::uint32_t tp, const transformer::ModelShape& model, const std::string& key, const Source& source);
 

@@ -186,7 +186,7 @@ void check_flash_attention(const workload::training::Software& software, const g
                       "; accepted: " + accepted);
 }
 
-void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights,
+void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights, bool is_latent,
                       const gpu::GpuDatasheet& gpu, const Source& source) {
   using namespace workload::training;
   Software& software = spec.software;
@@ -199,6 +199,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)
     refuse_workload(source, "cp", "needs attention: flash");
+  if (is_latent && spec.form.attention == transformer::AttentionForm::unfused)
+    refuse_workload(source, "attention", "unfused is not modelled with multi-head latent attention; accepted: flash");
   if (spec.cp() > 1 && spec.recomputes_operators())
     refuse_workload(source, "recompute",
                     "selective with selective_recompute: operators needs cp: 1; accepted: none and full");
@@ -372,10 +374,10 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                          "; accepted: bf16, fp16, tf32, and workload.precision.gemm for narrow products");
   const auto is_narrow = [](const transformer::LayerShape& l) { return l.attention || l.mlp || l.experts; };
   if (std::any_of(model.kinds.begin(), model.kinds.end(), is_narrow))
-    throw InputError(
-        place_of(source.root, "model.config"),
-        "model.config: " + model.name + " has quantised weights, which cannot be trained; use a 16-bit model");
-  check_trainable(model, source);
+    throw InputError(place_of(source.root, "model.config"),
+                     "model.config: " + model.name +
+                         " has quantised weights, which cannot be trained; accepted with model.quantization: none, and "
+                         "16-bit models");
   check_heads(written.written_tp, model, "workload.tp", source);
 
   const platforms::GroupSpec& group = machine.groups.front();
@@ -402,6 +404,10 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   check_gtp(written, model, source);
   check_positions(written, model, setting.served.context_tokens, source);
   check_context(written, model, source);
+  if (model.latent && written.written_cp > 1)
+    refuse_workload(source, "cp",
+                    std::to_string(written.written_cp) + " with the multi-head latent attention of " + model.name +
+                        " is not modelled; accepted: 1");
   const std::uint32_t halves = halves_of(written);
   spec.sizes = {written.written_tp,          written.written_cp,
                 written.written_ep,          static_cast<std::uint32_t>(halves * dp / written.written_ep),
@@ -446,12 +452,15 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   resolve_recompute(written.recompute, spec, source);
   resolve_kept_inputs(spec, model, source);
   resolve_overlap_moe(spec, written, model, source);
-  resolve_software(spec, written, model.dtype, group.gpu, source);
+  resolve_software(spec, written, model.dtype, model.latent.has_value(), group.gpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   if (halves > 1) spec.placement = dualpipe_placement(spec);
   resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
+  if (model.latent && spec.tp_overlap.any())
+    refuse_workload(source, "tp_overlap",
+                    "is not modelled with the multi-head latent attention of " + model.name + "; accepted: none");
   check_gtp_sums(spec, machine, source);
   check_groups_used({0}, machine, source);
   return spec;

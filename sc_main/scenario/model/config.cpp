@@ -235,8 +235,17 @@ Record<ModelSection> model_record() {
   r.add("name", &ModelSection::name, "name of the model in outputs").fallback("file name of the config");
   r.word("dtype", &ModelSection::dtype, types, "number format of weights and activations")
       .fallback("torch_dtype of the config");
+  r.choice(
+      "quantization", &ModelSection::quantization, {"config", "none"},
+      "config: weights and KV cache have the formats of the config's quantization_config; none: all have dtype, as "
+      "when the model was trained");
   r.word("kv_dtype", &ModelSection::kv_dtype, types, "number format of the KV cache").fallback("dtype");
   return r;
+}
+
+void remove_formats(ModelShape& model) {
+  for (transformer::LayerShape& kind : model.kinds) kind.attention = kind.mlp = kind.experts = std::nullopt;
+  model.head.reset();
 }
 
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,

@@ -5,6 +5,7 @@
 // Reads a model's shape from a HuggingFace config.json.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,15 @@
 
 namespace railyard::scenario {
 
+/// Formats of weights: those of the config, or the model's dtype for all.
+enum class Quantization : std::uint8_t { config, none };
+
 struct ModelSection {
   std::string config;
   std::string name;      ///< "": stem of the config's file name
   std::string dtype;     ///< "": dtype of the config
   std::string kv_dtype;  ///< "": same as dtype
+  Quantization quantization = Quantization::config;
 };
 
 Record<ModelSection> model_record();
@@ -42,5 +47,7 @@ struct LoadedModel {
 /// @throws InputError at the position in the config, or at `where` if the file cannot be read
 LoadedModel load_model(const std::string& path, const Origin& where, const std::string& dtype,
                        const std::string& kv_dtype, const std::string& key = "model.config");
+/// Gives all weights the model's dtype.
+void remove_formats(transformer::ModelShape& model);
 
 }  // namespace railyard::scenario
