@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import bases, cases, folding, importers, inputs, machines, mutate, outputs, properties, scenarios
+from . import bases, cases, folding, importers, inputs, machines, mutate, outputs, passes, properties, scenarios
 
 
 @dataclass
@@ -113,7 +113,18 @@ class Folding(Target):
         return Attempt(how, compared.commands, failure, folder)
 
 
-TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines, Folding)}
+class Passes(Target):
+    name = "passes"
+
+    def tried(self, number: int, folder: pathlib.Path) -> Attempt:
+        platform, scenario, files = passes.scenario(cases.generator(self.name, self.seed, number))
+        bases.write(folder, files | {"s.yaml": scenario})
+        compared = passes.Compared(folder, self.executables / platform, self.patience_s, self.limit_memory)
+        how, failure = compared.attempt()
+        return Attempt(how, compared.commands, failure, folder)
+
+
+TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines, Folding, Passes)}
 
 
 def keeper(options, tell) -> cases.Keeper:

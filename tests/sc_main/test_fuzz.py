@@ -124,3 +124,10 @@ def test_folded_runs_that_say_exact_are(tmp_path):
     keeper = tried("folding", tmp_path, 24)
     assert not keeper.failures, kept(keeper)
     assert keeper.ends["exact, equal"] > 2 and sum(count for how, count in keeper.ends.items() if how.startswith("bounded")) > 3, keeper.ends
+
+
+# That a change stops composing would fail the second line.
+def test_composed_passes_change_no_byte(tmp_path):
+    keeper = tried("passes", tmp_path, 12)
+    assert not keeper.failures, kept(keeper)
+    assert keeper.ends["equal, some passes composed"] >= 9, keeper.ends

@@ -23,7 +23,7 @@ struct Stages : FreshKernel, PassClient {
         machine(scenario.machine, fabric),
         executor(fabric, records),
         grid("prefill", "", scenario.model, scenario.spec<workload::inference::ServingSpec>().instances[0].mapping,
-             scenario.spec<workload::inference::ServingSpec>().host,
+             scenario.spec<workload::inference::ServingSpec>().instances[0].host,
              scenario.spec<workload::inference::ServingSpec>().instances[0].engine, gpus(stages), executor),
         passes(grid, executor, PassNames::prefill, StageHop{PpSend::full}, *this, without_kernels()) {}
 

@@ -54,8 +54,8 @@ void check_replicas(const InstanceSpec& spec, const std::string& key, const Sour
   if (value_at(source.root, "workload.kv_tiers")) refuse("workload.kv_tiers", "none");
 }
 
-EngineSheet load_engine(const InstanceSection& written, const InstanceDefaults& defaults, const std::string& key,
-                        const Source& source) {
+EngineSheet engine_of(const InstanceSection& written, const InstanceDefaults& defaults, const std::string& key,
+                      const Source& source) {
   const std::string path = (written.engine ? key : "workload") + ".engine";
   return load_serving_engine({written.engine.value_or(defaults.engine), path, place_of(source.root, path)});
 }
@@ -69,7 +69,7 @@ InstanceSpec resolve_instance(const InstanceSection& written, const InstanceDefa
   spec.role = written.role;
   spec.group = group_of(written, setting.machine, key, setting.source);
   const platforms::GroupSpec& group = setting.machine.groups[spec.group];
-  const EngineSheet engine = load_engine(written, defaults, key, setting.source);
+  const EngineSheet engine = engine_of(written, defaults, key, setting.source);
   spec.engine = engine;
   spec.rules = engine.rules;
   spec.host = resolve_host(*engine.host, setting.machine.board.cpu, setting.source, defaults.streams);

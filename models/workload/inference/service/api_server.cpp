@@ -132,7 +132,8 @@ void ApiServer::restart(std::uint32_t request) {
 
 void ApiServer::forward(std::uint32_t request) {
   const Live& live = live_.at(request);
-  const Time duration = hosts_[live.visits.front().instance].token() + hosts_[live.visits.back().instance].request();
+  const Host& host = hosts_[live.visits.front().instance];  // the second instance may not be chosen yet
+  const Time duration = host.token() + host.request();
   if (duration == Time()) {
     client_.on_forwarded(request);
     return;

@@ -77,8 +77,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   void routed(std::uint32_t request, std::vector<Visit> visits);
   /// The engine has produced the next token of the request.
   void deliver(std::uint32_t request);
-  /// The first of two instances has finished a request. It enters the queue of the second one after the host's time for a
-  /// token, which the router of the two receives, and the time for a request, which the router sends.
+  /// The first of two instances has finished a request. It enters the queue of the second one after the first one's time for a
+  /// token, which the router of the two receives, and for a request, which the router sends.
   void forward(std::uint32_t request);
   /// The engine has produced all tokens of the request, and has finished with it.
   void leave(std::uint32_t request);

@@ -1,0 +1,131 @@
+"""Serving with composed passes against the same with all jobs: random services, whose results must be the same bytes.
+
+Dense models and mixtures, tensor and pipeline parallelism, one instance, several behind a router, or prefill and decode instances with each
+way to move KV, copies in host memory, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
+"""
+
+import json
+import pathlib
+import random
+
+from . import bases, cases, machines
+from .cases import Failure
+
+PLATFORMS = ("dgx_h100", "dgx_h100", "dgx_a100", "dgx_b200", "hgx_a100_4gpu", "plx_box")
+ENGINES = ("vllm-0.19", "vllm-0.19", "vllm-0.15", "vllm-0.6", "sglang-0.5", "trtllm-1.0", "none")
+POLICIES = ("round_robin", "random", "session", "least_load", "least_requests", "power_of_two", "cache_aware", "kv_cost", "scorers", "prefix_trie")
+WITH_CONTENTS = ("cache_aware", "kv_cost", "scorers", "prefix_trie")
+WITH_REPORTS = ("least_load", "kv_cost", "scorers")  # of engines, which the router may see late
+COPIES_BYTES = 1 << 26
+
+
+def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
+    """@return platform, scenario, and the files that the scenario names"""
+    platform = rng.choice(PLATFORMS)
+    gpus = machines.MESH_GPUS if platform.startswith("hgx") else machines.USUAL_GPUS
+    servers = rng.choice((1, 1, 2))
+    made: dict = {"schema_version": 1, "platform": platform, "seed": rng.randrange(1, 100),
+                  "machine": {"groups": {"node": {"servers": servers, "gpu": rng.choice(machines.GPUS[platform])}}}}
+    if rng.random() < 0.7:
+        made["fabric"] = {"fidelity": rng.choice(("train", "fluid"))}
+    files: dict[str, object] = {"models/tiny.json": (bases.EXPERTS if rng.random() < 0.2 else bases.MODEL) | {"num_hidden_layers": rng.choice((4, 6, 9))}}
+    made["model"] = {"config": "models/tiny.json", "dtype": "fp16"}
+    made["workload"] = service(rng, gpus * servers)
+    events = events_of(rng, made["workload"]["instances"])
+    if events:
+        made["events"] = events
+    return platform, made, files
+
+
+def service(rng: random.Random, gpus: int) -> dict:
+    form = rng.choice(("one", "one", "one", "several", "several", "pair", "pair"))
+    tp, pp = rng.choice([(t, p) for t in (2, 4, 8) for p in (1, 1, 2, 3) if t * p * (1 if form == "one" else 2) <= gpus] or [(2, 1)])
+    instance: dict = {"tp": tp, "pp": pp}
+    count = gpus // (tp * pp)
+    if form == "one":
+        instances = [instance | {"name": "a"}]
+    elif form == "several":
+        instances = [instance | {"name": "a", "count": rng.randrange(2, count + 1) if count > 2 else 2}]
+    else:
+        instances = [instance | {"name": "p", "role": "prefill"}, {"name": "d", "role": "decode", "tp": tp, "pp": rng.choice((1, pp))}]
+    policy = rng.choice(POLICIES)
+    made: dict = {"kind": "serving", "engine": rng.choice(ENGINES), "requests": requests(rng, policy in WITH_CONTENTS), "instances": instances,
+                  "scheduler": {"max_batched_tokens": rng.choice((64, 200, 512, 2048)), "max_seqs": rng.choice((4, 16, 64))}}
+    if made["engine"] == "vllm-0.6":
+        made["scheduler"]["max_batched_tokens"] = 2048  # whole prompts
+    if form == "several":
+        made["router"] = {"policy": policy}
+        if policy in WITH_REPORTS:
+            made["router"]["state_delay_us"] = rng.choice((0, 50))
+    if form == "pair":
+        made["kv_transfer"] = {"mode": rng.choice(("pull", "pull", "push_at_end", "push_per_chunk", "push_per_layer"))}
+    if rng.random() < 0.2:
+        made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES}}
+    if rng.random() < 0.2 and form != "pair" and made["engine"].startswith("vllm-0.1"):
+        made["speculation"] = {"method": rng.choice(("eagle", "ngram")), "tokens": rng.choice((1, 3)), "acceptance": rng.choice((0, 0.6))}
+    if rng.random() < 0.3:
+        made["kv_blocks"] = rng.choice((60, 90, 200))  # preemptions
+    return made
+
+
+def requests(rng: random.Random, has_contents: bool) -> dict:
+    made: dict = {"count": rng.randrange(4, 30), "prompt_tokens": {"uniform": {"min": 200, "max": rng.choice((240, 500))}},
+                  "output_tokens": {"uniform": {"min": 1, "max": rng.choice((8, 40))}}}
+    if rng.random() < 0.3:
+        made["arrivals"], made["concurrency"] = "closed_loop", rng.randrange(1, 8)
+    else:
+        made["arrivals"], made["rate_per_s"] = "poisson", rng.choice((50, 500, 5000))
+    if has_contents or rng.random() < 0.4:
+        made["prefix"] = {"groups": 2, "users_per_group": 1, "shared_tokens": rng.choice((64, 160))}
+    return made
+
+
+def events_of(rng: random.Random, instances: list[dict]) -> list[dict]:
+    made: list[dict] = []
+    if rng.random() < 0.25:
+        made.append({"at_us": rng.choice((0, 300, 2500.5)), "gpu": "node0.gpu1", "slow_ratio": rng.choice((0.5, 0.9))})
+    if rng.random() < 0.15 and instances[0].get("count", 1) > 1 and "role" not in instances[0]:
+        made.append({"at_us": rng.choice((100, 1500)), "instance": instances[0]["name"] + "1", rng.choice(("drain", "fail")): True})
+    return made
+
+
+def results(folder: pathlib.Path) -> dict[str, object]:
+    """All that a run writes, without its command and the simulator's own figures."""
+    files: dict[str, object] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("command.txt", "scenario.yaml"):
+        files.pop(name, None)
+    summary = json.loads(files["summary.json"])
+    summary.pop("simulator")
+    return files | {"summary.json": summary}
+
+
+class Compared:
+    """The two runs of a scenario, and how they differ."""
+
+    def __init__(self, folder: pathlib.Path, executable: pathlib.Path, patience_s: float, limit_memory: bool) -> None:
+        self.folder, self.patience_s, self.limit_memory = folder, patience_s, limit_memory
+        self.command = [str(executable), "s.yaml", "--quiet", "--jobs", "none"]
+        self.commands: list[list[str]] = []
+
+    def run(self, compose: str) -> cases.Done:
+        command = [*self.command, "--out", compose, "--set", f"fabric.compose={compose}"]
+        self.commands.append(command)
+        return cases.run(command, self.folder, self.patience_s, self.limit_memory)
+
+    def attempt(self) -> tuple[str, Failure | None]:
+        runs = {compose: self.run(compose) for compose in ("true", "false")}
+        if any(done.cut_short for done in runs.values()):
+            return "too long", None
+        if runs["true"].status != runs["false"].status:
+            return "unlike", Failure("one way ends otherwise than the other", f"{runs['true'].status}, {runs['false'].status}")
+        said = runs["true"].stderr.decode("utf-8", "backslashreplace")
+        if runs["true"].status == 2:
+            return f"refused: {cases.signature(said)}", None
+        if runs["true"].status != 0:
+            return f"status {runs['true'].status}", Failure(f"status {runs['true'].status}: {cases.signature(said)}", said)
+        composed, simulated = results(self.folder / "true"), results(self.folder / "false")
+        if composed != simulated:
+            names = sorted(name for name in composed.keys() | simulated.keys() if composed.get(name) != simulated.get(name))
+            return "unlike", Failure("composed and simulated runs differ", ", ".join(names))
+        passes = json.loads((self.folder / "true" / "summary.json").read_text())["simulator"].get("passes", {})
+        return "equal, some passes composed" if passes.get("composed") else "equal, no pass composed", None
