@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_busy_wire_is_extended_without_a_glitch) {
   vcd.advance(Time::fs(15));
   vcd.busy_until(busy, Time::fs(30));  // moved before it fell
   vcd.advance(Time::fs(30));
-  vcd.busy_until(busy, Time::fs(40));  // falls and rises in one instant: spans high
+  vcd.busy_until(busy, Time::fs(40));  // falls and rises in one instant: stays high
   vcd.advance(Time::fs(35));
   vcd.busy_until(busy, Time::fs(60));
   vcd.advance(Time::fs(36));

@@ -154,7 +154,7 @@ def test_trains_agree(tmp_path):
 
 
 def test_the_longest_way_over_spines_stands_for_all(tmp_path):
-    """Two servers on a leaf: every second step of a ring spans below it."""
+    """Two servers on a leaf: every second step of a ring stays below it."""
     machine = {"network": {"kind": "leaf_spine"}, "overrides": {"ib_switch": {"ports": 32}}}
     whole, part = both(tmp_path, scenario(tmp_path, 8, "all_gather", machine))
     assert all(1 <= ratio < 1.05 for ratio in ratios(whole, part))

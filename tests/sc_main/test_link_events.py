@@ -48,7 +48,7 @@ TWO_SERVERS = "machine: {groups: {node: {servers: 2, gpu: RTX-4090}}}\n"
 @pytest.mark.parametrize("kind", ["trace", "collective"])
 @pytest.mark.parametrize("size", [64 * 1024, MIB, 16 * MIB])
 def test_a_slow_cable_makes_nothing_faster(kind, size, tmp_path):
-    """A library plans when it makes its communicator, from links as they were built: the algorithm spans, and takes longer."""
+    """A library plans when it makes its communicator, from links as they were built: the algorithm stays, and takes longer."""
     (tmp_path / "t.txt").write_text(SIMAI.format(size=size))
     workload = f"workload: {{kind: trace, format: simai, file: {tmp_path}/t.txt}}\n" if kind == "trace" else all_reduce(16, size)
     took, chosen = [], []

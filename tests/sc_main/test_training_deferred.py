@@ -62,9 +62,9 @@ def test_the_step_ends_earlier_by_what_the_other_ranks_hide(tmp_path):
 
 def test_inputs_and_gradients_of_logits_of_all_micro_batches_stay(tmp_path):
     model = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
-    spans = 2 * TOKENS * (model["hidden_size"] + model["vocab_size"])  # of a micro-batch, in 16 bits
+    stays = 2 * TOKENS * (model["hidden_size"] + model["vocab_size"])  # of a micro-batch, in 16 bits
     plain, deferred = (explained(tmp_path, defer_embedding_wgrad=defers)["memory"][-1]["activations_bytes"] for defers in (False, True))
-    assert deferred == plain + (MICRO_BATCHES - 1) * spans
+    assert deferred == plain + (MICRO_BATCHES - 1) * stays
 
 
 def test_gradients_of_layers_do_not_wait_for_the_head(tmp_path):

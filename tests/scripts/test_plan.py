@@ -242,7 +242,7 @@ def test_a_base_of_another_kind_is_refused(tmp_path):
 
 
 def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
-    """ZeRO stages come from the software, and gtp spans as it is, unless other values are allowed."""
+    """ZeRO stages come from the software, and gtp stays as it is, unless other values are allowed."""
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     for name, keys, words in (("fsdp", {"software": "torchtitan"}, ["--fix", "zero_stage=3"]), ("gtp", {"gtp": {"size": 2}}, ["--fix", "zero_stage=0"]),
                               ("allowed", {}, ["--fix", "zero_stage=0", "--allow", "gtp", "--top", "9"])):

@@ -298,26 +298,26 @@ BOOST_AUTO_TEST_CASE(an_engine_in_a_step_sees_kv_at_its_end) {
 }
 
 // Two prompts of a user share 512 of 1000 tokens, and of the second one's 488 new tokens all are computed by the decode side. By the
-// limit of 489 tokens it spans there, and by 488 it goes the long way.
+// limit of 489 tokens it stays there, and by 488 it goes the long way.
 BOOST_AUTO_TEST_CASE(a_decode_instance_computes_the_prompts_that_are_left_to_it) {
-  for (const bool spans : {true, false}) {
+  for (const bool stays : {true, false}) {
     ServingBench run(tiny_serving(
         {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "
          "shared_tokens: 512}}",
          kPair,
          std::string("workload.router={policy: round_robin, decider: uncached_tokens, decider_tokens: ") +
-             (spans ? "489}" : "488}")}));
+             (stays ? "489}" : "488}")}));
     run_pair(run);
     const Bytes of_token = run.service().instance(1).grid().kv().bytes_per_token(0);
-    BOOST_TEST(kv_sent(run) == (spans ? 1000 : 1000 + 488) * of_token);
+    BOOST_TEST(kv_sent(run) == (stays ? 1000 : 1000 + 488) * of_token);
     Stay& second = run.served[1];
-    BOOST_TEST(second.visits.size() == (spans ? 1u : 2u));
+    BOOST_TEST(second.visits.size() == (stays ? 1u : 2u));
     BOOST_TEST(second.counts.cached_tokens == 512u);
-    BOOST_TEST((second.ttft[TtftPart::decode_kernels] == Time()) == spans);
+    BOOST_TEST((second.ttft[TtftPart::decode_kernels] == Time()) == stays);
     Time sum;
     for (const Time part : second.ttft.all()) sum += part;
     BOOST_TEST((sum == second.times.first_token - second.request.arrival));
-    if (!spans) continue;
+    if (!stays) continue;
     // As a colocated instance that has the same blocks.
     ServingBench alone(tiny_serving(
         {"workload.requests={count: 2, prompt_tokens: 1000, output_tokens: 5, prefix: {groups: 1, users_per_group: 1, "

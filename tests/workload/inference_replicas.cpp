@@ -1,4 +1,4 @@
-// Attention replicas of an instance: a step is one batch of each; a request spans where it has been put.
+// Attention replicas of an instance: a step is one batch of each; a request stays where it has been put.
 #define BOOST_TEST_MODULE inference_replicas
 #include <boost/test/unit_test.hpp>
 

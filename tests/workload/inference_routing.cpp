@@ -303,5 +303,5 @@ BOOST_AUTO_TEST_CASE(a_decider_knows_what_engines_report_and_what_was_sent) {
   fleet.router.send(asked, 0, {});
   BOOST_TEST(fleet.router.keeps_prompt(asked, 1, 0));  // instance 0 is busy
   BOOST_TEST(!fleet.router.keeps_prompt(asked, 1, 1));
-  BOOST_TEST(!fleet.router.is_full({0, 0}));  // nobody waits: a prompt that is too much spans
+  BOOST_TEST(!fleet.router.is_full({0, 0}));  // nobody waits: a prompt that is too much stays
 }

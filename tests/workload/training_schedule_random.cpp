@@ -80,8 +80,8 @@ BOOST_AUTO_TEST_CASE(slots_start_as_soon_as_they_can) {
         const Slot& slot = c.schedule.slots[r][i];
         const auto arrival = [&](std::uint32_t result, std::uint32_t from) {
           const StageTimes& sender = c.spec.times[from];
-          const bool spans = c.schedule.rank_of[from] == r;
-          return ends.at({result, from, slot.micro_batch}) + (spans         ? Time()
+          const bool stays = c.schedule.rank_of[from] == r;
+          return ends.at({result, from, slot.micro_batch}) + (stays         ? Time()
                                                               : result == 0 ? sender.forward_transfer
                                                                             : sender.backward_transfer);
         };

@@ -75,7 +75,7 @@ void add_scheduler_rules(Record<Spec>& r) {
       "each running request");
   r.choice("preemption", &S::preemption, {"recompute", "never"},
            "recompute: when blocks run out, the latest request gives up its blocks and starts again");
-  r.add("watermark_ratio", &S::watermark_ratio, "share of the blocks that spans free when a request starts")
+  r.add("watermark_ratio", &S::watermark_ratio, "share of the blocks that stays free when a request starts")
       .range(0, 1);
   r.add("prefix_caching", &S::prefix_caching, "blocks with the same tokens before them are shared");
   r.add("block_tokens", &S::block_tokens, "tokens of a KV block").range(1, 4096);
