@@ -158,7 +158,7 @@ class Decision:
         by_fleet: dict[Fleet, list[str]] = {}
         for name, fleet in best.items():
             by_fleet.setdefault(fleet, []).append(name)
-        return "; ".join(f"{', '.join(names)}: {fleet.label} ({fleet.gpus} GPUs{self._price(fleet)})" for fleet, names in by_fleet.items()) + "."
+        return "; ".join(f"{', '.join(names)}: {fleet.label} ({fleet.gpus} GPU{'s' * (fleet.gpus > 1)}{self._price(fleet)})" for fleet, names in by_fleet.items()) + "."
 
     def reason(self) -> str:
         """Why the winner wins, in one or two sentences."""

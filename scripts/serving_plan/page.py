@@ -45,7 +45,7 @@ def _tiles(decision: Decision) -> Element | None:
     if not winner:
         return None
     load = decision.sizes.loads[winner]
-    shown = [(f"GPUs: {winner.label}", str(winner.gpus))]
+    shown = [(f"GPU{'s' * (winner.gpus > 1)}: {winner.label}", str(winner.gpus))]
     if decision.prices:
         shown.append(("an hour", f"{decision.per_hour(winner):.4g}"))
     shown += [(f"{finding.objective.label}, at most {duration_text(finding.objective.bound)}", duration_text(finding.value))

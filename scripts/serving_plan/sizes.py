@@ -35,14 +35,24 @@ class Sizes:
     def look(self, fleets: Iterable[Fleet], what: str = "fleets") -> None:
         """By runs that may leave a load open; then, in a plan, by longer ones where the answer depends on it."""
         pending = list(fleets)
+        while pending:
+            self._look(pending, what)
+            pending = []
+            while self.shrinks and (unsure := self._unsure()):
+                self.at_rate(unsure, f"{what}, longer runs", self.most_requests)
+                pending += self._following(unsure)
+
+    def _look(self, pending: list[Fleet], what: str) -> None:
         for number in range(ROUNDS if self.shrinks else ROUNDS_OF_CHANGES):
             if not pending:
-                break
+                return
             self.at_rate(pending, f"{what}, round {number + 1}")
-            more = [self._next(fleet) for fleet in pending if fleet in self.loads]
-            pending = [fleet for fleet in dict.fromkeys(more) if fleet and fleet not in self.loads and self._is_of_use(fleet)]
-        while self.shrinks and (unsure := self._unsure()):
-            self.at_rate(unsure, f"{what}, longer runs", self.most_requests)
+            pending = self._following(fleet for fleet in pending if fleet in self.loads)
+
+    def _following(self, fleets: Iterable[Fleet]) -> list[Fleet]:
+        """What is to be simulated after these."""
+        found = dict.fromkeys(self._next(fleet) for fleet in fleets)
+        return [fleet for fleet in found if fleet and fleet not in self.loads and self._is_of_use(fleet)]
 
     def at_rate(self, fleets: list[Fleet], what: str, most: int = ROUGHLY) -> None:
         """Loads of these fleets at the rate of the plan; of those that can run. @param most  requests of a run"""
@@ -58,7 +68,7 @@ class Sizes:
         holding = self.holding
         fewest, cheapest = min((fleet.gpus for fleet in holding), default=math.inf), min(map(self._price, holding), default=math.inf)
         found = []
-        for fleet in self.loads:
+        for fleet in (fleet for fleet in self.loads if fleet not in self.simulator.failed):
             search = self._searches[fleet]
             search.most = max(search.first, min(self.most_requests, self.traffic.requests.most))
             if (fleet.gpus <= fewest or self._price(fleet) <= cheapest) and not search.is_settled(self.traffic.rate_per_s):
