@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sc_main/scenario/table/not_modelled.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -35,6 +36,8 @@ std::vector<std::string> keys_of(const Fields& fields) {
   if (!same.empty()) {
     throw InputError(entry.origin, plain + ": wrong unit; the key is '" + same + "', in " + unit_of_key(same));
   }
+  if (const char* feature = not_modelled(entry.key))
+    throw InputError(entry.origin, plain + ": not modelled: " + feature);
   throw InputError(entry.origin, plain + ": unknown key" + suggestion(entry.key, accepted));
 }
 
