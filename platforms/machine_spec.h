@@ -88,6 +88,7 @@ struct RootComplexDatasheet {
 };
 struct HostMemoryDatasheet {
   double gb_per_s = 0;  ///< DRAM of one socket
+  double bytes = 0;     ///< the same; 0: not known
   double read_latency_ns = 0;
   double buffer_bytes = 0;        ///< buffer for writes, per virtual channel
   double bounce_chunk_bytes = 0;  ///< size of a chunk in the staging buffer between two GPUs

@@ -22,6 +22,7 @@ std::vector<LayerStep> plan_embedding(const ModelShape& model, LayerTimer& timer
     steps.add(part, timer.dropout(part, steps.divided_tokens()));
     return steps.take();
   }
+  if (timer.form().adapters) return {};  // frozen, and nothing before it needs gradients
   steps.add(part, timer.dropout_backward(part, steps.divided_tokens(), direction));
   if (has_dgrad(direction)) {
     steps.add(part, timer.norm_backward(part, steps.divided_tokens()));

@@ -330,6 +330,12 @@ Segment LayerTimer::mlp_body(std::uint64_t tokens, std::uint32_t kind) {
   return segment;
 }
 
+Segment LayerTimer::expert_activation(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load) {
+  Segment segment;
+  add_activation(segment, experts(tokens, ep, load).routed, ffn_);
+  return segment;
+}
+
 LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load) const {
   const std::uint64_t copies = tokens * model_.experts_per_token;
   if (const std::uint32_t ranks = expert_ranks_.ranks; ranks > 1) {

@@ -179,6 +179,8 @@ class LayerTimer {
   /// This rank's share of the experts, if each of ep ranks routes so many tokens.
   /// @param load  of this rank's experts; null: even
   Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1, const RankLoad* load = nullptr);
+  /// Of local_experts().
+  Segment expert_activation(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load);
   Segment combine(std::uint64_t tokens);
   /// Empty if the model has no shared experts.
   Segment shared_experts(std::uint64_t tokens, std::uint32_t kind);
@@ -336,6 +338,10 @@ class LayerTimer {
                      std::uint32_t groups = 1, Operands operands = Operands::projection);
   Segment gemm_wgrad(Direction direction, const KernelId& id, std::uint64_t m, const Widths& n, std::uint64_t k,
                      std::uint32_t groups = 1, Operands operands = Operands::projection);
+  // Of the adapters beside a matrix; nothing without adapters.
+  void add_adapter(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k);
+  void add_adapter_dgrad(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k);
+  void add_adapter_wgrad(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k);
   /// What the product of a gradient of weights writes, and whether it adds.
   void set_gradient(gpu::GemmShape& wgrad) const;
   /// Adds gradients of weights to those of earlier micro-batches, where a kernel of its own does.

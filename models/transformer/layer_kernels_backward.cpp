@@ -27,6 +27,7 @@ Segment LayerTimer::gemm_dgrad(Direction direction, const KernelId& id, std::uin
   if (n.size() > 1)
     add_elementwise(segment, {"input_gradient_sum", KernelRole::input_gradient_sum},
                     static_cast<double>(n.size() + 1) * static_cast<double>(m * k) * groups);
+  if (id.use) add_adapter_dgrad(segment, id.use->linear, m, n, k);
   return segment;
 }
 
@@ -34,6 +35,10 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const KernelId& id, std::uin
                                std::uint64_t k, std::uint32_t groups, Operands operands) {
   Segment segment;
   if (!has_wgrad(direction)) return segment;
+  if (form().adapters) {
+    if (id.use) add_adapter_wgrad(segment, id.use->linear, m, n, k);
+    return segment;
+  }
   double elements = 0;
   std::vector<gpu::KernelTime> times;
   for (const std::uint64_t width : n) {
@@ -68,7 +73,7 @@ void LayerTimer::add_gradient_sum(Segment& segment, double elements) {
 }
 
 void LayerTimer::add_bias_wgrad(Segment& segment, Direction direction, const KernelId& id, double elements) {
-  if (has_wgrad(direction)) add_elementwise(segment, id, elements);
+  if (has_wgrad(direction) && !form().adapters) add_elementwise(segment, id, elements);
 }
 
 Segment LayerTimer::dropout_backward(LayerPart part, std::uint64_t tokens, Direction direction) {

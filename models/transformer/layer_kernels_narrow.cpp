@@ -77,13 +77,17 @@ gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
 
 void LayerTimer::add_projection(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k,
                                 const std::optional<WeightFormat>& format, std::uint32_t groups) {
-  if (!form().narrow && n.size() == 1) return add_gemm(segment, linear, m, n.front(), k, format, groups);
-  std::vector<gpu::KernelTime> times;
-  for (const std::uint64_t width : n) {
-    add_weight_cast(segment, width, k, groups);
-    times.push_back(steady_gemm({m, width, k, projection_type(), groups}));
+  if (!form().narrow && n.size() == 1) {
+    add_gemm(segment, linear, m, n.front(), k, format, groups);
+  } else {
+    std::vector<gpu::KernelTime> times;
+    for (const std::uint64_t width : n) {
+      add_weight_cast(segment, width, k, groups);
+      times.push_back(steady_gemm({m, width, k, projection_type(), groups}));
+    }
+    segment.add(linear, gpu::joined(times));
   }
-  segment.add(linear, gpu::joined(times));
+  add_adapter(segment, linear, m, n, k);
 }
 
 }  // namespace railyard::transformer

@@ -82,6 +82,35 @@ void add_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, c
   }
 }
 
+/// The forward steps of modules that run again, in their order.
+void add_modules_again(StepList& steps, LayerTimer& timer, const ModelShape& model, const LayerPass& pass) {
+  const auto again = [&](RecomputeModule module) { return timer.form().recomputes(module); };
+  const auto norm = [&](LayerPart part) {
+    if (!again(RecomputeModule::layernorm)) return;
+    steps.add(part, timer.norm(part, steps.divided_tokens()));
+    if (timer.form().keep_gathered) steps.gather(part);
+  };
+  norm(LayerPart::attention);
+  if (again(RecomputeModule::core_attn)) {
+    steps.split().cp > 1 ? add_context_core(steps, &timer, model, pass)
+                         : steps.add(LayerPart::attention, timer.attention_core(pass));
+  }
+  constexpr LayerPart mlp = LayerPart::mlp;
+  if (model.norms > 1) norm(mlp);
+  const bool routes = model.routes(model.kinds[pass.kind]);
+  if (!again(routes ? RecomputeModule::moe : RecomputeModule::mlp)) {
+    if (routes && again(RecomputeModule::moe_act))
+      steps.add(mlp, timer.expert_activation(steps.tokens(), steps.split().ep,
+                                             steps.split().load ? &*steps.split().load : nullptr));
+  } else if (sends_to_experts(steps, model, pass)) {
+    add_expert_steps(steps, &timer, model, pass.kind);
+  } else {
+    has_narrow_ends(model, mlp, pass.kind) ? steps.gather_narrow(mlp) : steps.gather(mlp);
+    steps.add(mlp, timer.mlp_body(steps.tokens(), pass.kind));
+    steps.reduce(mlp);
+  }
+}
+
 }  // namespace
 
 std::vector<LayerStep> plan_layer(const ModelShape& model, LayerTimer& timer, const LayerPass& pass,
@@ -97,10 +126,7 @@ std::vector<LayerStep> plan_recompute(const ModelShape& model, LayerTimer& timer
   StepList steps(model, pass.dense_tokens(), split, &timer);
   switch (timer.form().recompute) {
     case Recompute::none: break;
-    case Recompute::selective:
-      split.cp > 1 ? add_context_core(steps, &timer, model, pass)
-                   : steps.add(LayerPart::attention, timer.attention_core(pass));
-      break;
+    case Recompute::selective: add_modules_again(steps, timer, model, pass); break;
     case Recompute::full: add_forward(steps, &timer, model, pass, stops_early); break;
   }
   return steps.take();

@@ -15,8 +15,9 @@ enum class CountedKeys : std::uint8_t {
   causal  ///< that a query sees
 };
 
-/// FLOPs of `sequences` sequences. The recomputed ones belong to the hardware's FLOPs, not to the model's.
+/// FLOPs of `sequences` sequences. With adapters, frozen matrices have no products for gradients of their weights: 4 N T
+/// + 6 N_adapters T. The recomputed ones belong to the hardware's FLOPs, not to the model's.
 double training_flops(const ModelShape& model, std::uint64_t sequences, std::uint64_t sequence_tokens, CountedKeys keys,
-                      Recompute recompute = Recompute::none);
+                      Recompute recompute = Recompute::none, const Adapters* adapters = nullptr);
 
 }  // namespace railyard::transformer

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "transformer/adapters.h"
 #include "transformer/narrow_products.h"
 
 namespace railyard::transformer {
@@ -15,11 +16,21 @@ namespace railyard::transformer {
 /// section 5).
 enum class Recompute : std::uint8_t {
   none,
-  selective,  ///< between the projections of attention: scores, softmax and values, or the fused kernel of all three
+  selective,  ///< modules of it, by default core_attn
   full        ///< the whole layer, with its collectives; only its input is kept
 };
 constexpr std::array<const char*, 3> kRecomputeNames{"none", "selective", "full"};
 constexpr const char* name_of(Recompute recompute) { return kRecomputeNames[static_cast<std::size_t>(recompute)]; }
+
+/// Parts of a layer that selective recomputation computes again (Megatron-LM, --recompute-modules).
+enum class RecomputeModule : std::uint8_t {
+  core_attn,  ///< between the projections of attention: scores, softmax and values, or the fused kernel of all three
+  layernorm,  ///< the norms before attention and MLP; their inputs are kept
+  mlp,        ///< the MLP of a layer without experts, with its collectives
+  moe,        ///< routers, exchanges and experts
+  moe_act     ///< the activation of routed experts
+};
+constexpr std::array<const char*, 5> kRecomputeModuleNames{"core_attn", "layernorm", "mlp", "moe", "moe_act"};
 
 /// How scores, softmax and values of attention are computed.
 enum class AttentionForm : std::uint8_t {
@@ -69,6 +80,7 @@ struct TrainingForm {
   /// residual (Megatron-LM, bias_dropout_add_fused_train).
   bool dropout = false;
   Recompute recompute = Recompute::none;
+  std::array<bool, kRecomputeModuleNames.size()> modules{true};  ///< of selective recomputation, by RecomputeModule
   /// Sequence parallelism: the gathered input of a column-parallel projection is kept for its wgrad product. Otherwise
   /// the rank keeps its own tokens and gathers the input again (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
   bool keep_gathered = true;
@@ -83,6 +95,11 @@ struct TrainingForm {
   GradientSum gradient_sum = GradientSum::after_reduce;
   DataType gradients = DataType::tf32;   ///< in which gradients are added; tf32: 32 bits
   std::optional<NarrowProducts> narrow;  ///< none: products in the model's type
+  std::optional<Adapters> adapters;      ///< none: all weights are trained
+
+  bool recomputes(RecomputeModule module) const {
+    return recompute == Recompute::selective && modules[static_cast<std::size_t>(module)];
+  }
 };
 
 }  // namespace railyard::transformer

@@ -53,30 +53,22 @@ class Tensors {
     const std::uint64_t heads = model_.heads / split_.tp, d = model_.value_dim();
     add_norm("attention.norm_input", (model_.norms + 1) / 2 * divided(), model_.hidden);
     model_.latent ? latent_inputs(heads) : grouped_inputs(heads);
-    if (form_.recompute == Recompute::none) attention_core(heads);
+    if (!form_.recomputes(RecomputeModule::core_attn)) attention_core(heads);
     // A flash kernel's backward pass reads its output in 16 bits.
-    if (form_.narrow && form_.attention == AttentionForm::flash) add("attention.output", tokens(), heads * d);
-    add_operand("attention.o_proj_input", tokens(), heads * d);
+    if (form_.attention == AttentionForm::flash && !keeps_wide(Linear::proj))
+      add("attention.output", tokens(), heads * d);
+    add_input("attention.o_proj_input", Linear::proj, tokens(), heads * d);
     add_mask("attention.dropout_mask", divided() * model_.hidden);
   }
   void mlp(const LayerShape& layer) {
     add_norm("mlp.norm_input", model_.norms / 2 * divided(), model_.hidden);
     const bool routes = model_.routes(layer);
     // Attention and MLP that share a norm have the same input.
-    if (model_.norms > 1) add_input(layer);
-    if (routes) {
-      const std::uint64_t routed = routed_copies();
-      add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
-      add_operand("mlp.routed_input", routed, model_.hidden);
-      add("mlp.activation_input", routed, gate_inputs() * part_of(model_.ffn));
-      add_operand("mlp.down_input", routed, part_of(model_.ffn));
-      add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
-      add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
-      if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
-      add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
-    } else {
+    if (model_.norms > 1 && !form_.recomputes(RecomputeModule::layernorm)) add_mlp_input(layer);
+    if (routes && !form_.recomputes(RecomputeModule::moe)) experts();
+    if (!routes && !form_.recomputes(RecomputeModule::mlp)) {
       add("mlp.activation_input", tokens(), gate_inputs() * part_of(dense_width()));
-      add_operand("mlp.down_input", tokens(), part_of(dense_width()));
+      add_input("mlp.down_input", Linear::fc2, tokens(), part_of(dense_width()));
     }
     add_mask("mlp.dropout_mask", divided() * model_.hidden);
   }
@@ -99,14 +91,14 @@ class Tensors {
   }
   void mlp_products(const LayerShape& layer) {
     if (!model_.routes(layer)) {
-      if (model_.norms > 1) add_input(layer);
+      if (model_.norms > 1) add_mlp_input(layer);
       add_operand("mlp.gate_up_gradient", tokens(), projections() * part_of(dense_width()));
       add_operand("mlp.down_input", tokens(), part_of(dense_width()));
       add_operand("mlp.down_gradient", tokens(), model_.hidden);
       return;
     }
     const std::uint64_t routed = routed_copies();
-    if (model_.norms > 1) add_input(layer);
+    if (model_.norms > 1) add_mlp_input(layer);
     add("mlp.router_gradient", router_tokens(), model_.experts);
     add_operand("mlp.routed_input", routed, model_.hidden);
     add_operand("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
@@ -123,7 +115,8 @@ class Tensors {
   /// What the products before attention and the attention kernel read.
   void grouped_inputs(std::uint64_t heads) {
     const std::uint64_t keys = rank_kv_heads(model_, split_.tp), d = model_.head_dim;
-    add_operand("attention.qkv_input", gathered(), model_.hidden);
+    if (!form_.recomputes(RecomputeModule::layernorm))
+      add_input("attention.qkv_input", Linear::qkv, gathered(), model_.hidden);
     if (model_.qk_norm > 0) add_norm("attention.qk_norm_input", tokens(), (heads + keys) * d);
     add("attention.queries", tokens(), heads * d);
     add("attention.keys", tokens(), keys * d);
@@ -148,10 +141,20 @@ class Tensors {
       add_operand("attention.q_up_input", gathered(), model_.hidden);
     add_operand("attention.kv_up_input", gathered(), latent.kv_rank);
   }
-  /// The input of the MLP; a router reads it in 16 bits.
-  void add_input(const LayerShape& layer) {
+  /// The input of the MLP; a router reads it in 16 bits. An MLP that runs again gathers it again.
+  void add_mlp_input(const LayerShape& layer) {
+    const std::uint64_t rows = form_.recomputes(RecomputeModule::mlp) ? divided() : gathered();
     model_.routes(layer) ? add("mlp.input", router_tokens(), model_.hidden)
-                         : add_operand("mlp.input", gathered(), model_.hidden);
+                         : add_input("mlp.input", Linear::fc1, rows, model_.hidden);
+  }
+  /// Whether the input of a matrix is kept in 16 bits.
+  bool keeps_wide(Linear linear) const { return form_.adapters ? form_.adapters->has(linear) : !form_.narrow; }
+  /// The input of a matrix, and with adapters what A makes of it. Beside a frozen matrix without adapters nothing needs it.
+  void add_input(const char* name, Linear linear, std::uint64_t rows, std::uint64_t width) {
+    if (!form_.adapters) return add_operand(name, rows, width);
+    if (!form_.adapters->has(linear)) return;
+    add(name, rows, width);
+    add("lora.inputs", tokens(), std::uint64_t(form_.adapters->rank) * adapter_inputs(model_, *form_.adapters, linear));
   }
   /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
   std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
@@ -165,7 +168,18 @@ class Tensors {
   std::uint64_t gate_inputs() const { return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0); }
   std::uint64_t dense_width() const { return model_.experts == 0 ? model_.ffn : model_.dense_ffn; }
 
-  /// What selective recompute computes again.
+  void experts() {
+    const std::uint64_t routed = routed_copies();
+    add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
+    add_operand("mlp.routed_input", routed, model_.hidden);
+    add("mlp.activation_input", routed, gate_inputs() * part_of(model_.ffn));
+    if (!form_.recomputes(RecomputeModule::moe_act)) add_operand("mlp.down_input", routed, part_of(model_.ffn));
+    add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
+    add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
+    if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
+    add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));
+  }
+  /// Between the projections of attention.
   void attention_core(std::uint64_t heads) {
     if (form_.attention == AttentionForm::flash) {
       add_bytes("attention.statistics", tokens() * heads * kFp32Bytes);

@@ -4,11 +4,12 @@ namespace railyard::transformer {
 
 TrainingState training_state(std::uint64_t parameters, const StatePrecision& precision, const StateSharding& sharding) {
   constexpr Bytes kMoments = 2;
-  const auto copy = [&](Bytes bytes) { return bytes < precision.optimizer ? precision.optimizer : 0; };
+  const Bytes master = precision.has_master() ? precision.master : 0;
+  const Bytes copy = precision.is_wide() && precision.gradients < precision.master ? precision.master : 0;
   const std::uint64_t shard = ceil_div(parameters, sharding.ranks);
   const auto owned = [&](std::uint32_t stage) { return sharding.zero_stage >= stage ? shard : parameters; };
   return {owned(3) * precision.weights, owned(2) * precision.gradients,
-          owned(1) * (kMoments * precision.optimizer + copy(precision.weights)), owned(1) * copy(precision.gradients)};
+          owned(1) * (kMoments * precision.moments + master), owned(1) * copy, owned(1)};
 }
 
 Bytes narrow_weight_bytes(std::uint64_t weights, const TrainingForm& form) {

@@ -48,18 +48,23 @@ Value TrainingRun::memory_terms() const {
   Value all = Value::empty_list();
   for (std::uint32_t p = 0; p < spec().pp(); ++p) {
     const PeakMemory& peak = memory_->peak(p);
-    all.push_back({{"pipeline_rank", p},
-                   {"weights_bytes", peak.state.weights + peak.narrow_weights},
-                   {"gradients_bytes", peak.state.gradients},
-                   {"optimizer_bytes", peak.optimizer()},
-                   {"gathered_bytes", peak.gathered},
-                   {"activations_bytes", peak.activations},
-                   {"recomputed_bytes", peak.buffers},
-                   {"software_bytes", peak.reserved},
-                   {"total_bytes", peak.total()},
-                   {"capacity_bytes", limit},
-                   {"fits", static_cast<double>(peak.total()) <= limit},
-                   {"micro_batches", peak.micro_batches}});
+    Value terms{{"pipeline_rank", p},
+                {"weights_bytes", peak.state.weights + peak.narrow_weights},
+                {"gradients_bytes", peak.state.gradients},
+                {"optimizer_bytes", peak.optimizer()},
+                {"gathered_bytes", peak.gathered},
+                {"activations_bytes", peak.activations},
+                {"recomputed_bytes", peak.buffers},
+                {"software_bytes", peak.reserved},
+                {"total_bytes", peak.total()},
+                {"capacity_bytes", limit},
+                {"fits", static_cast<double>(peak.total()) <= limit},
+                {"micro_batches", peak.micro_batches}};
+    if (spec().offload.has_any()) {
+      terms["host_activations_bytes"] = peak.host_activations;
+      terms["host_state_bytes"] = peak.host_state;
+    }
+    all.push_back(std::move(terms));
   }
   return all;
 }
@@ -122,8 +127,10 @@ Value TrainingRun::sent_by_group() const {
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     for (const GradientBucket& bucket : step_->buckets(p)) {
       const double n = bucket.experts ? spec().expert_replicas() : spec().state_shards() * (bucket.whole ? n_gtp : 1);
-      double each = gradient + (spec().zero_stage == 0 ? gradient : weight);
-      if (spec().zero_stage == 2) each = gradient * spec().micro_batches() + weight;
+      double each = 2 * gradient;
+      const double gathered = static_cast<double>(step_->weight_bytes(bucket)) / static_cast<double>(bucket.parameters);
+      if (spec().zero_stage == 1) each = gradient + gathered;
+      if (spec().zero_stage == 2) each = gradient * spec().micro_batches() + gathered;
       if (spec().zero_stage == 3) each = (gradient + gathers * weight) * spec().micro_batches();
       bytes[p] += each * static_cast<double>(bucket.parameters) * (n - 1) / n;
       const double times = spec().zero_stage >= 2 ? spec().micro_batches() : 1;
@@ -216,6 +223,13 @@ std::string TrainingRun::explain_text(const Value& e) const {
   for (std::uint32_t p = 0; p < spec().pp(); ++p)
     text += fmt::format("  pipeline rank {}: {}; activations of {:.2f} micro-batches\n", p, sum_text(memory_->peak(p)),
                         memory_->peak(p).micro_batches);
+  if (spec().offload.has_any()) {
+    const HostUse use = host_use(*memory_);
+    text += fmt::format(
+        "  memory of the fullest CPU socket, {} ranks: activations {:.2f} GB + optimizer {:.2f} GB, of {:.2f} GB\n",
+        use.ranks, static_cast<double>(use.activations) * 1e-9, static_cast<double>(use.state) * 1e-9,
+        scenario_.machine.host_memory.bytes * 1e-9);
+  }
   const PeakMemory& largest = memory_->largest();
   const double limit = group().gpu.hbm.visible_bytes(), left = limit - static_cast<double>(largest.total());
   text += fmt::format(

@@ -25,8 +25,8 @@ void MemoryTable::on_memory(std::uint32_t rank, const HeldMemory& held, bool cla
   const std::string slot = held.slot.namer != nullptr ? held.slot.name() : "";
   file_.print("{:.15f},{},{},{},{},{},{},{},{},{},{},{}\n", held.at.seconds(), rank, claims ? "claim" : "release", slot,
               plan.state.weights + plan.narrow_weights, plan.state.gradients,
-              plan.state.optimizer + held.gradient_copies, held.gathered, held.activations, held.recomputed,
-              plan.reserved, plan_.fixed(p) + held.total());
+              plan.state.optimizer + held.gradient_copies, held.gathered, held.activations + held.staged,
+              held.recomputed, plan.reserved, plan_.fixed(p) + held.total());
 }
 
 void write_memory_peak(const std::string& path, const MemoryPlan& plan, const TrainingStep& step) {
@@ -43,6 +43,7 @@ void write_memory_peak(const std::string& path, const MemoryPlan& plan, const Tr
     row("optimizer", ",", fixed.state.optimizer + held.gradient_copies);
     row("gathered", ",", held.gathered);
     for (const auto& [of, bytes] : held.kept) row("activations", fmt::format("{},{}", of.first, of.second), bytes);
+    row("offloaded", ",", held.staged);
     row("recomputed", ",", held.recomputed);
     row("software", ",", fixed.reserved);
   }

@@ -15,7 +15,8 @@ using workload::training::SlotKind;
 
 double TrainingRun::model_flops() const {
   return transformer::training_flops(scenario_.model, spec().global_batch, spec().seq_tokens,
-                                     transformer::CountedKeys::causal);
+                                     transformer::CountedKeys::causal, transformer::Recompute::none,
+                                     spec().form.adapters ? &*spec().form.adapters : nullptr);
 }
 
 double TrainingRun::hardware_flops() const {
@@ -131,6 +132,17 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) -> Value { return r.memory_->largest().gathered; }},
       {"memory.buffers_peak_bytes", "B", "of it: recomputed activations, and what the software keeps for itself",
        [](const Run& r) -> Value { return r.memory_->largest().buffers + r.memory_->largest().reserved; }},
+      {"memory.host_peak_bytes", "B",
+       "with offload: what ranks keep in the memory of the fullest CPU socket, at its peak",
+       [](const Run& r) -> Value {
+         if (!r.spec().offload.has_any()) return {};
+         return r.host_use(*r.memory_).total();
+       }},
+      {"offload.activation_bytes", "B", "of a step: activations that go to host memory and come back, sum of all ranks",
+       [](const Run& r) -> Value {
+         if (r.step_->activation_offload() == nullptr) return {};
+         return static_cast<double>(r.step_->activation_offload()->loaded()) / r.steps();
+       }},
       {"gtp.bytes_per_element", "B",
        "with gtp: sent by a rank for each element of its layers' matrices and micro-batch, over (size - 1) / size, "
        "without padding",

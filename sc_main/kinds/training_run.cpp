@@ -59,8 +59,16 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
   if (spec().defer_embedding_wgrad) schedule_ = with_head_deferred(std::move(schedule_));
   check_labels();
   memory_ = std::make_unique<MemoryPlan>(scenario.model, spec(), schedule_);
-  step_ =
-      std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_, ranks_, executor);
+  step_ = std::make_unique<TrainingStep>(spec(), scenario.model, schedule_, *plans_, *memory_, kernels_, ranks_,
+                                         executor, hosts());
+}
+
+workload::training::HostSide TrainingRun::hosts() const {
+  workload::training::HostSide hosts;
+  if (!spec().offload.has_any()) return hosts;
+  for (const GpuId gpu : gpus_) hosts.memories.push_back(machine_.host_of(gpu).window());
+  hosts.bytes_per_s = scenario_.machine.host_memory.gb_per_s * 1e9;
+  return hosts;
 }
 
 gpu::KernelTimer TrainingRun::step_kernels(const gpu::LayerTraffic& traffic) const {
@@ -119,61 +127,6 @@ void TrainingRun::check_labels() const {
                                      s, plans_->plan(kind, s).steps.size(), TrainingJobs::kMostSlotSteps));
 }
 
-void TrainingRun::check_fits() const {
-  const PeakMemory& peak = memory_->largest();
-  const double limit = group().gpu.hbm.visible_bytes();
-  if (static_cast<double>(peak.total()) <= limit) return;
-  throw InputError(scenario_.workload_origin,
-                   fmt::format("workload: a rank of pipeline rank {} needs {}, but {} has {:.2f} GB; {}",
-                               peak.pipeline_rank, sum_text(peak), group().gpu.name, limit * 1e-9, what_fits()));
-}
-
-std::string TrainingRun::what_fits() const {
-  // One change at a time, from the cheapest in time to the dearest.
-  using transformer::Recompute;
-  std::vector<std::pair<std::string, Spec>> changes;
-  const auto change = [&](const std::string& text, auto edit) {
-    Spec changed = spec();
-    edit(changed);
-    changes.emplace_back(text, std::move(changed));
-  };
-  if (spec().micro_batch > 1)
-    change(fmt::format("micro_batch: {}", spec().micro_batch / 2), [](Spec& s) {
-      s.micro_batch /= 2;
-      s.schedule.micro_batches *= 2;
-    });
-  if (spec().zero_stage == 0 && spec().software.has_zero_stage(1))
-    change("zero_stage: 1", [](Spec& s) { s.zero_stage = 1; });
-  if (spec().form.recompute == Recompute::none)
-    change("recompute: selective", [](Spec& s) { s.form.recompute = Recompute::selective; });
-  if (spec().form.recompute != Recompute::full)
-    change("recompute: full", [](Spec& s) { s.form.recompute = Recompute::full; });
-  const std::uint32_t dp = spec().sizes[static_cast<std::size_t>(Dimension::dp)];
-  const auto trade = [&](Dimension d, const char* key) {
-    const std::uint32_t size = spec().sizes[static_cast<std::size_t>(d)];
-    if (dp % 2 != 0) return;
-    change(fmt::format("{}: {} and dp: {}", key, 2 * size, spec().dp() / 2), [d](Spec& s) {
-      s.sizes[static_cast<std::size_t>(d)] *= 2;
-      s.sizes[static_cast<std::size_t>(Dimension::dp)] /= 2;
-      s.schedule.micro_batches *= 2;
-      s.schedule.ranks = s.pp();
-    });
-  };
-  if (scenario_.model.heads % (2 * spec().tp()) == 0 && 2 * spec().tp() <= scenario_.machine.board.gpus)
-    trade(Dimension::tp, "tp");
-  if (2 * spec().stage_layers.size() <= scenario_.model.layers) trade(Dimension::pp, "pp");
-  for (auto& [text, changed] : changes) {
-    changed.stage_layers =
-        transformer::even_stage_layers(scenario_.model.layers, changed.pp() * spec().virtual_stages());
-    if (changed.schedule.kind == ScheduleKind::zb_auto || changed.table || illegal_value(changed.schedule)) continue;
-    workload::training::Schedule schedule = make_schedule(changed.schedule);
-    if (changed.defer_embedding_wgrad) schedule = with_head_deferred(std::move(schedule));
-    const MemoryPlan plan(scenario_.model, changed, schedule);
-    if (static_cast<double>(plan.largest().total()) <= group().gpu.hbm.visible_bytes()) return text + " would fit";
-  }
-  return "use more GPUs, or a larger tp or pp";
-}
-
 std::string TrainingRun::progress() const {
   return fmt::format("{} of {} slots done", step_->slots_done(), step_->slots());
 }
@@ -183,6 +136,7 @@ std::vector<TrafficClass> TrainingRun::classes() const {
   if (spec().ep() > 1) classes.push_back(TrafficClass::ep);
   if (spec().cp() > 1) classes.push_back(TrafficClass::cp);
   if (spec().zero_stage == 3 || spec().gtp() > 1) classes.push_back(TrafficClass::weights);
+  if (spec().offload.has_any()) classes.push_back(TrafficClass::offload);
   return classes;
 }
 
@@ -199,6 +153,9 @@ std::vector<RouteOfInterest> TrainingRun::routes() {
     const std::uint32_t other = mesh.moved(0, dimension, 1);
     routes.push_back({fmt::format("rank 0 to rank {}", other), traffic, gpus_[0].value(), gpus_[other].value()});
   }
+  if (spec().offload.has_any())
+    routes.push_back({"rank 0 to its host memory", TrafficClass::offload, gpus_[0].value(), hosts().memories[0],
+                      transport::Engine::copy_engine});
   if (!spec().copies.empty() && mesh.size(Dimension::dp) == 1)
     routes.push_back(
         {"rank 0 to its next replica", TrafficClass::dp, gpus_[0].value(), machine_.gpu(gpus_[0]).window_beyond()});
@@ -273,6 +230,7 @@ void TrainingRun::add_setup(Value& setup) const {
     setup["gemm"] = name_of(s.form.narrow->dtype);
     setup["recipe"] = transformer::name_of(s.form.narrow->recipe);
   }
+  if (s.form.adapters) setup["lora_rank"] = s.form.adapters->rank;
   setup["recompute"] = name_of(s.form.recompute);
   setup["steps"] = s.steps;
 }

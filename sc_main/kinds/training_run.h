@@ -57,7 +57,19 @@ class TrainingRun : public WorkloadRun {
   gpu::LayerTraffic planned_traffic() const;
   /// @throws InputError: a schedule or a slot too long for the labels of jobs
   void check_labels() const;
-  /// The smallest change of the scenario with which it fits, for an error.
+  /// The sockets of the ranks' GPUs.
+  workload::training::HostSide hosts() const;
+  /// What ranks have in the memory of a socket.
+  struct HostUse {
+    Bytes activations = 0, state = 0;
+    std::uint32_t ranks = 0;
+    Bytes total() const { return activations + state; }
+  };
+  /// Of the fullest socket. @param plan  of the ranks of this run
+  HostUse host_use(const workload::training::MemoryPlan& plan) const;
+  /// @throws InputError: what is offloaded does not fit into host memory
+  void check_host_fits() const;
+  /// The changes of the scenario with which it fits, and what a rank then needs, for an error.
   std::string what_fits() const;
   workload::Mesh mesh() const;
   workload::training::StageTimes mean_stage_times() const;

@@ -38,7 +38,7 @@ NAMES = (
     (r"gpt 22b.*", "gpt-22b", {}),
 )
 CANNOT = (
-    (r"\blora\b", "adapters (LoRA) are not modelled"),
+    (r"\blora\b", "there is no rule for recipes with adapters (LoRA)"),
     (r"\bsft\b", "fine-tuning on packed sequences is not modelled"),
     (r"^deepseek ?v3( \||$)", "modules for multi-token prediction are not modelled"),
     (r"deepseek ?v4", "the attention of DeepSeek-V4 is not modelled"),

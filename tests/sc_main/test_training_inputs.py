@@ -156,18 +156,21 @@ def test_an_unknown_key_of_a_software_datasheet_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("keys, fits, change", [
-    ("  micro_batch: 8\n  attention: unfused\n  reserved_bytes: 83e9\n", "micro_batch: 4 would fit", ["micro_batch=4"]),
-    ("  attention: unfused\n  reserved_bytes: 84.2e9\n", "tp: 2 and dp: 4 would fit", ["tp=2", "dp=4"]),
-    ("  zero_stage: 0\n  reserved_bytes: 83.7e9\n", "zero_stage: 1 would fit", ["zero_stage=1"]),
+    ("  micro_batch: 8\n  attention: unfused\n  reserved_bytes: 83e9\n", "micro_batch: 4", ["micro_batch=4"]),
+    ("  attention: unfused\n  reserved_bytes: 84.2e9\n", "tp: 2 and dp: 4", ["tp=2", "dp=4"]),
+    ("  zero_stage: 0\n  reserved_bytes: 83.7e9\n", "zero_stage: 1", ["zero_stage=1"]),
     ("  reserved_bytes: 200e9\n", "use more GPUs, or a larger tp or pp", None),
 ])
 def test_a_step_that_does_not_fit_is_refused_with_the_sum_and_what_fits(keys, fits, change, tmp_path):
     said = refusal(tmp_path, "  global_batch: 64\n" + keys)
     assert said.startswith("s.yaml:4:3: error: workload: a rank of pipeline rank 0 needs weights "), said
-    assert said.endswith(f", but H100-SXM5-80GB has 84.90 GB; {fits}"), said
+    assert f", but H100-SXM5-80GB has 84.90 GB; {fits}" in said, said
     if change is not None:
+        assert said.endswith(" would fit")
         sets = [part for key in change for part in ("--set", f"workload.{key}")]
         assert run("dgx_h100", tmp_path / "s.yaml", "--check", *sets).returncode == 0
+        changed = json.loads(succeed("dgx_h100", tmp_path / "s.yaml", "--explain", "--json", *sets).stdout)["memory"]
+        assert f"{fits} ({max(rank['total_bytes'] for rank in changed) * 1e-9:.2f} GB)" in said
     explained = succeed("dgx_h100", tmp_path / "s.yaml", "--explain", "--json")
     memory, = json.loads(explained.stdout)["memory"]
     terms = sum(value for key, value in memory.items() if key.endswith("_bytes") and key not in ["total_bytes", "capacity_bytes"])

@@ -178,3 +178,26 @@ BOOST_AUTO_TEST_CASE(figure_1_of_korthikanti) {
   BOOST_TEST(kept(gpt_22b(), 4, 48, true, Recompute::selective) == 9.56, near);
   BOOST_TEST(kept(gpt_175b(), 1, stashed, true, Recompute::selective) == 12.35, near);
 }
+
+// Megatron-LM, --recompute-modules: outputs of norms, the inside of an MLP and activated rows of experts are not kept.
+BOOST_AUTO_TEST_CASE(modules_that_run_again_are_not_kept) {
+  constexpr std::uint64_t kTokens = 4096;
+  const auto kept = [&](const ModelShape& model, std::initializer_list<RecomputeModule> modules) {
+    TrainingForm form;
+    form.recompute = modules.size() > 0 ? Recompute::selective : Recompute::none;
+    form.modules = {};
+    for (const RecomputeModule module : modules) form.modules[static_cast<std::size_t>(module)] = true;
+    return sum_of(kept_by_layer(model, 0, {1, kTokens}, {1, false}, form));
+  };
+  const ModelShape dense = llama_8b(), routed = mixtral_8x7b();
+  const Bytes hidden = 2 * kTokens * dense.hidden, wide = 2 * kTokens * dense.ffn, all = kept(dense, {});
+  BOOST_TEST(all - kept(dense, {RecomputeModule::core_attn}) == 4 * kTokens * dense.heads);
+  BOOST_TEST(all - kept(dense, {RecomputeModule::layernorm}) == 2 * hidden);
+  BOOST_TEST(all - kept(dense, {RecomputeModule::mlp}) == 3 * wide);
+  BOOST_TEST(all - kept(dense, {RecomputeModule::layernorm, RecomputeModule::mlp}) == 2 * hidden + 3 * wide);
+  const Bytes copies = routed.experts_per_token, experts = kept(routed, {});
+  BOOST_TEST(experts - kept(routed, {RecomputeModule::moe_act}) == copies * wide);
+  BOOST_TEST(experts - kept(routed, {RecomputeModule::moe}) ==
+             copies * (3 * wide + 2 * hidden) + 4 * kTokens * routed.experts);
+  BOOST_TEST(kept(routed, {RecomputeModule::moe, RecomputeModule::moe_act}) == kept(routed, {RecomputeModule::moe}));
+}

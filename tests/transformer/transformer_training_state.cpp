@@ -35,6 +35,27 @@ BOOST_AUTO_TEST_CASE(state_has_the_published_bytes_per_parameter) {
   }
 }
 
+// 16-bit moments, and no master copy. An optimizer with narrow state reads gradients as they are.
+BOOST_AUTO_TEST_CASE(narrow_states_have_their_bytes) {
+  constexpr Bytes n = 1 << 20;
+  const StatePrecision moments{2, 2, 4, 2}, fp8_moments{2, 4, 4, 1}, all{2, 2, 0, 2};
+  BOOST_TEST(training_state(n, moments, {0, 1}).total() == 12 * n);
+  BOOST_TEST(training_state(n, fp8_moments, {0, 1}).total() == 12 * n);
+  BOOST_TEST(training_state(n, all, {0, 1}).total() == 8 * n);
+  for (const StatePrecision& precision : {moments, all})
+    BOOST_TEST(training_state(n, precision, {0, 1}).gradient_copies == 0u);
+  BOOST_TEST(training_state(n, moments, {1, 8}).total() == 4 * n + n);
+  BOOST_TEST(training_state(n, moments, {1, 8}).owned == n / 8);
+}
+
+// Read: gradient, master, two moments; written: master, moments, weight. Without a master copy the weight is read.
+BOOST_AUTO_TEST_CASE(adam_moves_its_states_once_each_way) {
+  const StatePrecision mixed{2, 4, 4, 4}, moments{2, 2, 4, 2}, all{2, 2, 0, 2};
+  BOOST_TEST(mixed.adam_bytes(mixed.read_gradients()) == 4u + 4 + 8 + 4 + 8 + 2);
+  BOOST_TEST(moments.adam_bytes(moments.read_gradients()) == 2u + 4 + 4 + 4 + 4 + 2);
+  BOOST_TEST(all.adam_bytes(all.read_gradients()) == 2u + 2 + 4 + 2 + 4);
+}
+
 BOOST_AUTO_TEST_CASE(shards_cover_all_parameters) {
   const TrainingState state = training_state(1001, {}, {3, 4});
   BOOST_TEST(state.weights == 251 * 2u);

@@ -70,9 +70,20 @@ JobRef RankPrograms::receive(Communicator& pair, const execution::Exchange& exch
 
 JobRef RankPrograms::copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
                           const std::vector<JobRef>& after) {
-  ++live_;
   Rank& r = *ranks_[rank];
-  return executor_.copy(r, r.stream(stream), std::move(copy), label, client_, after);
+  return this->copy(r, r.stream(stream), std::move(copy), label, after);
+}
+
+JobRef RankPrograms::copy(Rank& from, gpu::Stream& stream, execution::Copy copy, const JobLabel& label,
+                          const std::vector<JobRef>& after) {
+  ++live_;
+  return executor_.copy(from, stream, std::move(copy), label, client_, after);
+}
+
+JobRef RankPrograms::host_work(Rank& host, gpu::Stream& stream, Time duration, const JobLabel& label,
+                               const std::vector<JobRef>& after) {
+  ++live_;
+  return executor_.host(host, stream, duration, label, client_, after);
 }
 
 JobRef RankPrograms::delay(std::uint32_t rank, std::size_t stream, Time duration, const JobLabel& label,

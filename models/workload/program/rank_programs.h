@@ -70,6 +70,12 @@ class RankPrograms {
   /// Messages from a rank's memory, in one of its streams.
   JobRef copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
               const std::vector<JobRef>& after);
+  /// The same from a memory that is not a rank's of the programs, such as a CPU socket's.
+  JobRef copy(Rank& from, gpu::Stream& stream, execution::Copy copy, const JobLabel& label,
+              const std::vector<JobRef>& after);
+  /// Work of a CPU beside the programs and their launches.
+  JobRef host_work(Rank& host, gpu::Stream& stream, Time duration, const JobLabel& label,
+                   const std::vector<JobRef>& after);
   /// A time in which a rank's stream does nothing.
   JobRef delay(std::uint32_t rank, std::size_t stream, Time duration, const JobLabel& label,
                const std::vector<JobRef>& after);

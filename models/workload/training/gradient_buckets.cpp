@@ -6,11 +6,25 @@ namespace {
 
 enum class Held : std::uint8_t { common, experts, whole };
 
-/// @param parameters_of  parameters of a part of the model that a rank reduces in buckets of this kind
+struct Counts {
+  std::uint64_t parameters = 0, matrices = 0;
+};
+
+/// Elements of the matrices of layers.
+std::uint64_t matrices_of(const transformer::ModelShape& model, const transformer::Stage& part, std::uint32_t tp,
+                          std::uint32_t ep, bool of_experts) {
+  std::uint64_t sum = 0;
+  for (const auto& [linear, kind] : linears_of(model, part))
+    if (is_of_layer(linear) && (ep > 1 && is_of_experts(linear)) == of_experts)
+      sum += matrix_of(model, linear, tp, kind, ep).elements();
+  return sum;
+}
+
+/// @param count  what a rank reduces of a part of the model in buckets of this kind
 template <class Counted>
 void add_buckets(std::vector<GradientBucket>& buckets,
                  const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
-                 std::uint64_t least_parameters, Held held, const Counted& parameters_of) {
+                 std::uint64_t least_parameters, Held held, const Counted& count) {
   GradientBucket bucket;
   const auto close = [&](std::uint32_t stage) {
     if (bucket.parameters > 0) {
@@ -23,7 +37,9 @@ void add_buckets(std::vector<GradientBucket>& buckets,
   };
   for (const auto& [number, stage] : stages) {
     const auto add = [&, number = number](const transformer::Stage& part) {
-      bucket.parameters += parameters_of(part);
+      const Counts counted = count(part);
+      bucket.parameters += counted.parameters;
+      bucket.matrices += counted.matrices;
       if (least_parameters > 0 && bucket.parameters >= least_parameters) close(number);
     };
     if (stage.layers == 0) add(stage);
@@ -41,23 +57,31 @@ void add_buckets(std::vector<GradientBucket>& buckets,
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
                                              std::uint32_t tp, std::uint32_t ep, const transformer::Division& division,
-                                             std::uint64_t least_parameters) {
+                                             std::uint64_t least_parameters,
+                                             const std::optional<transformer::Adapters>& adapters) {
   std::vector<GradientBucket> buckets;
   using transformer::Stage;
-  if (division.ranks == 1) {
+  if (adapters) {
     add_buckets(buckets, stages, least_parameters, Held::common,
-                [&](const Stage& part) { return rank_parameters(model, part, tp, ep).common; });
-    add_buckets(buckets, stages, least_parameters, Held::experts,
-                [&](const Stage& part) { return rank_parameters(model, part, tp, ep).experts; });
+                [&](const Stage& part) { return Counts{adapter_parameters(model, part, *adapters, tp)}; });
+    return buckets;
+  }
+  if (division.ranks == 1) {
+    add_buckets(buckets, stages, least_parameters, Held::common, [&](const Stage& part) {
+      return Counts{rank_parameters(model, part, tp, ep).common, matrices_of(model, part, tp, ep, false)};
+    });
+    add_buckets(buckets, stages, least_parameters, Held::experts, [&](const Stage& part) {
+      return Counts{rank_parameters(model, part, tp, ep).experts, matrices_of(model, part, tp, ep, true)};
+    });
     return buckets;
   }
   const auto parameters = [&](const Stage& part) { return divided_parameters(model, part, tp, ep, division); };
   add_buckets(buckets, stages, least_parameters, Held::common,
-              [&](const Stage& part) { return parameters(part).shards; });
+              [&](const Stage& part) { return Counts{parameters(part).shards}; });
   add_buckets(buckets, stages, least_parameters, Held::experts,
-              [&](const Stage& part) { return parameters(part).experts; });
+              [&](const Stage& part) { return Counts{parameters(part).experts}; });
   // Few parameters: one bucket.
-  add_buckets(buckets, stages, 0, Held::whole, [&](const Stage& part) { return parameters(part).whole; });
+  add_buckets(buckets, stages, 0, Held::whole, [&](const Stage& part) { return Counts{parameters(part).whole}; });
   return buckets;
 }
 

@@ -6,14 +6,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "transformer/linears.h"
+#include "transformer/adapters.h"
 
 namespace railyard::workload::training {
 
 struct GradientBucket {
   std::uint64_t parameters = 0;       ///< of one rank
+  std::uint64_t matrices = 0;         ///< of them: elements of the matrices of layers, if ranks do not divide matrices
   std::vector<std::uint32_t> layers;  ///< of the model, in the order of the backward pass; none: ends only
   std::uint32_t stage = 0;            ///< virtual stage of the last of these layers and ends
   bool experts = false;               ///< parameters of experts that other ranks hold than all else
@@ -24,9 +26,11 @@ struct GradientBucket {
 /// @param tp, ep  tensor-parallel and expert-parallel ranks
 /// @param division  of matrices (gtp)
 /// @param least_parameters  of a bucket; 0: one bucket
+/// @param adapters  only these are trained; with none, everything is
 std::vector<GradientBucket> gradient_buckets(const transformer::ModelShape& model,
                                              const std::vector<std::pair<std::uint32_t, transformer::Stage>>& stages,
                                              std::uint32_t tp, std::uint32_t ep, const transformer::Division& division,
-                                             std::uint64_t least_parameters);
+                                             std::uint64_t least_parameters,
+                                             const std::optional<transformer::Adapters>& adapters);
 
 }  // namespace railyard::workload::training

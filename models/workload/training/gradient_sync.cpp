@@ -10,14 +10,6 @@ namespace railyard::workload::training {
 
 using Jobs = TrainingJobs;
 
-namespace {
-
-/// Fused Adam in bf16 with 32-bit state, of each parameter: reads gradient, master weight and two moments, writes the
-/// last three and the weight (4 + 4 + 8, 4 + 8 + 2 bytes).
-constexpr double kAdamBytes = 30;
-
-}  // namespace
-
 GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
                            const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh,
                            const Streams& streams, const Communicators& tp, transport::Fabric& fabric,
@@ -60,14 +52,17 @@ GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelSha
       if (slots[i].kind == SlotKind::backward || slots[i].kind == SlotKind::backward_weights) last[slots[i].stage] = i;
     for (std::uint32_t i = 0; i < slots.size(); ++i)
       if (last[slots[i].stage] == i) stages.emplace_back(slots[i].stage, plans.stage(slots[i].stage));
-    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.division(), spec.bucket_parameters));
+    buckets_.push_back(gradient_buckets(model, stages, spec.tp(), spec.ep(), spec.division(), spec.bucket_parameters,
+                                        spec.form.adapters));
     buckets_of_.emplace_back();
     for (std::uint32_t b = 0; b < buckets_.back().size(); ++b)
       for (const std::uint32_t layer : buckets_.back()[b].layers) buckets_of_.back()[layer].push_back(b);
     last_gradients_.push_back(std::move(last));
     std::uint64_t weights = 0, shared = 0, shards = 0;
     for (const auto& [number, stage] : stages)
-      shared += transformer::shared_gradients(model, stage, spec.sequence_parallel);
+      shared += spec.form.adapters
+                    ? transformer::shared_adapter_parameters(model, stage, *spec.form.adapters, spec.tp())
+                    : transformer::shared_gradients(model, stage, spec.sequence_parallel);
     shared_gradients_.push_back(spec.tp() > 1 ? shared : 0);
     for (const auto& [number, stage] : stages)
       weights += divided_projection_weights(model, stage, spec.tp(), spec.ep(), spec.division());
@@ -113,7 +108,7 @@ void GradientSync::connect_norms(std::size_t stream, const collective::Collectiv
 
 void GradientSync::connect_ends(const Schedule& schedule, std::size_t stream, transport::Fabric& fabric) {
   const std::uint32_t first = schedule.rank_of.front(), last = schedule.rank_of.back();
-  if (!model_.tied_embeddings || first == last) return;
+  if (!model_.tied_embeddings || first == last || spec_.form.adapters) return;
   const collective::CollectiveRequest pp = nccl_request(spec_.software, TrafficClass::pp);
   for (const std::vector<std::uint32_t>& line : mesh_.groups({Dimension::pp}))
     tied_.add(std::make_unique<Communicator>(std::vector<Rank*>{&mesh_.rank(line[first]), &mesh_.rank(line[last])},
@@ -128,9 +123,12 @@ Bytes GradientSync::tied_bytes() const {
 
 double GradientSync::narrowing_bytes(std::uint64_t weights) const {
   const auto& narrow = spec_.form.narrow;
-  if (!narrow || narrow->weight_cast == transformer::WeightCast::product ||
+  if (!narrow || spec_.form.adapters || narrow->weight_cast == transformer::WeightCast::product ||
       spec_.gtp_shards.quantize == ShardCast::per_gather)
     return 0;
+  // The optimizer writes narrow weights itself; a transposed copy follows the gather.
+  if (spec_.narrow_primary)
+    return narrow->transposes() ? 2 * static_cast<double>(stored_bytes(weights, narrow->dtype)) : 0;
   const double reads = narrow->finds_amax() && !agrees_on_maxima() ? 2 : 1;
   return static_cast<double>(weights) * reads * bytes_of(model_.dtype) +
          static_cast<double>(narrow_weight_bytes(weights, spec_.form));
@@ -143,7 +141,13 @@ bool GradientSync::agrees_on_maxima() const {
 
 void GradientSync::optimize(std::uint32_t rank) {
   const std::uint32_t p = pipeline_rank(rank);
-  double bytes = kAdamBytes * static_cast<double>(owned(rank));
+  const transformer::StatePrecision precision = spec_.precision(model_.dtype);
+  double bytes = 0;
+  if (offload_ == nullptr)
+    bytes = static_cast<double>(owned(rank) * precision.adam_bytes(precision.read_gradients()));
+  else
+    for (const JobRef& weights : offload_->update(rank, programs_.waits(rank), programs_))
+      programs_.wait_for(rank, weights);
   // The maxima need the weights once more.
   if (agrees_on_maxima())
     bytes += static_cast<double>(narrow_weights_[p]) * bytes_of(model_.dtype);
@@ -211,6 +215,14 @@ void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEn
     for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
   }
   reduce_shards(p, b);
+  if (offload_ == nullptr || spec_.zero_stage >= 2) return;
+  for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
+    if (pipeline_rank(rank) != p) continue;
+    const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank, bucket.layers.back()});
+    const JobRef alone = end != ends.end() ? end->second : programs_.last(rank);
+    const bool is_reduced = reduced_[rank][b].job != nullptr;
+    offload_->send_gradients(rank, b, owned(rank, bucket), is_reduced ? reduced_[rank][b] : alone);
+  }
 }
 
 void GradientSync::reduce_shards(std::uint32_t p, std::uint32_t b) {
@@ -233,9 +245,18 @@ void GradientSync::gather_weights() {
     for (auto b = static_cast<std::uint32_t>(buckets_[p].size()); b-- > 0;) gather_bucket(p, b);
 }
 
+Bytes GradientSync::weight_bytes(const GradientBucket& bucket) const {
+  const auto wide = static_cast<Bytes>(bytes_of(model_.dtype));
+  if (!spec_.narrow_primary) return bucket.parameters * wide;
+  // A transposed copy is made after the gather.
+  const transformer::NarrowProducts& narrow = *spec_.form.narrow;
+  return (bucket.parameters - bucket.matrices) * wide +
+         stored_bytes(bucket.matrices, narrow.dtype) * (narrow.transposes() ? 1 : narrow.copies());
+}
+
 void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
   const GradientBucket& bucket = buckets_[p][b];
-  const Bytes bytes = bucket.parameters * static_cast<Bytes>(bytes_of(model_.dtype));
+  const Bytes bytes = weight_bytes(bucket);
   for (const auto& communicator : gathering(bucket).all()) {
     const std::uint32_t first = communicator->rank(0).number;
     if (pipeline_rank(first) != p || communicator->members() == 1) continue;
@@ -248,6 +269,11 @@ void GradientSync::gather_bucket(std::uint32_t p, std::uint32_t b) {
       gathered[b] = jobs[m];
     }
   }
+}
+
+std::uint64_t GradientSync::owned(std::uint32_t rank, const GradientBucket& bucket) const {
+  if (spec_.zero_stage == 0) return bucket.parameters;
+  return ceil_div(bucket.parameters, static_cast<std::uint64_t>(reducing(bucket).of(rank).members()));
 }
 
 std::uint64_t GradientSync::owned(std::uint32_t rank) const {
@@ -307,6 +333,12 @@ void GradientSync::end_step() {
       norms[to] = programs_.receive(*pair, exchange, jobs_.label(Jobs::kNormPass, 0, 1, to), {own[to]});
     }
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
+    if (offload_ != nullptr && spec_.zero_stage >= 2)
+      for (std::uint32_t b = 0; b < buckets_[pipeline_rank(rank)].size(); ++b) {
+        const JobRef reduced = reduced_[rank][b];
+        offload_->send_gradients(rank, b, owned(rank, buckets_[pipeline_rank(rank)][b]),
+                                 reduced.job != nullptr ? reduced : programs_.last(rank));
+      }
     std::vector<JobRef>& waits = programs_.waits(rank);
     waits = reduced_[rank];
     if (!norm_pass_.empty()) waits.push_back(norms[rank]);

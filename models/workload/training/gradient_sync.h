@@ -17,6 +17,7 @@
 #include "workload/parallel/mesh.h"
 #include "workload/program/rank_programs.h"
 #include "workload/training/gradient_buckets.h"
+#include "workload/training/optimizer_offload.h"
 #include "workload/training/training_jobs.h"
 
 namespace railyard::workload::training {
@@ -41,6 +42,8 @@ class GradientSync {
                const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh, const Streams& streams,
                const Communicators& tp, transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs);
 
+  /// Before the first step: the CPU runs the optimizer.
+  void set_offload(OptimizerOffload& offload) { offload_ = &offload; }
   /// Weights that overlap with the step's slots begin to be gathered.
   void begin_step();
   const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const { return buckets_[pipeline_rank]; }
@@ -63,6 +66,10 @@ class GradientSync {
   Bytes tied_bytes() const;
   /// Of all steps.
   std::vector<GroupTraffic> traffic() const;
+  /// Parameters whose optimizer state a rank holds.
+  std::uint64_t owned(std::uint32_t rank) const;
+  /// Updated weights of a bucket, as ranks gather them (zero_stage 1 and 2).
+  Bytes weight_bytes(const GradientBucket& bucket) const;
 
  private:
   static constexpr Bytes kNormBytes = 4;  ///< the norm of gradients
@@ -90,8 +97,8 @@ class GradientSync {
   /// The weights that the last optimizer has updated, in the order of forward slots.
   void gather_weights();
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);
-  /// Parameters whose optimizer state a rank holds.
-  std::uint64_t owned(std::uint32_t rank) const;
+  /// Of a bucket.
+  std::uint64_t owned(std::uint32_t rank, const GradientBucket& bucket) const;
   /// HBM traffic that writes narrow weights for the next step, from gathered ones or from shards (gtp).
   double narrowing_bytes(std::uint64_t weights) const;
   /// Where a tensor has one scale, ranks with other shards of the same matrices agree on their maxima first (gtp).
@@ -108,6 +115,7 @@ class GradientSync {
   const TrainingJobs& jobs_;
   RankPrograms& programs_;
   const Communicators& tp_;
+  OptimizerOffload* offload_ = nullptr;
   /// Gradients and weights: of experts, of what gtp ranks do not divide, and of all else.
   Communicators dp_, weights_, expert_dp_, expert_weights_, whole_dp_, whole_weights_;
   Communicators same_shard_;  ///< gradients; ranks with the same shard (hsdp)

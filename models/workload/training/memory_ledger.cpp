@@ -49,6 +49,22 @@ void MemoryLedger::hold_gathered(std::uint32_t rank, Bytes matrices, bool gradie
   grow(rank, more, now);
 }
 
+void MemoryLedger::take_staged(std::uint32_t rank, Bytes bytes, JobLabel label, Time now) {
+  if (bytes == 0) return;
+  held_[rank].slot = label;
+  held_[rank].staged += bytes;
+  grow(rank, bytes, now);
+}
+
+void MemoryLedger::free_staged(std::uint32_t rank, Bytes bytes, JobLabel label, Time now) {
+  HeldMemory& held = held_[rank];
+  mesh_.rank(rank).gpu->hbm().free(bytes);
+  held.staged -= bytes;
+  held.at = now;
+  held.slot = label;
+  tell(rank, false);
+}
+
 void MemoryLedger::grow(std::uint32_t rank, Bytes bytes, Time now) {
   mesh_.rank(rank).gpu->hbm().allocate(bytes);
   held_[rank].at = now;

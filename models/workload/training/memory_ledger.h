@@ -20,9 +20,10 @@ struct HeldMemory {
   Bytes recomputed = 0;                                           ///< by the slot that runs
   Bytes gathered = 0;                                             ///< buffers of gathered weights
   Bytes gradient_copies = 0;                                      ///< while the optimizer runs
-  JobLabel slot;                                                  ///< that began or ended; without a namer: none yet
+  Bytes staged = 0;  ///< of layers whose activations leave the GPU or are back (offload)
+  JobLabel slot;     ///< that began or ended; without a namer: none yet
 
-  Bytes total() const { return activations + recomputed + gathered + gradient_copies; }
+  Bytes total() const { return activations + recomputed + gathered + gradient_copies + staged; }
 };
 
 /// Does not influence the run.
@@ -47,6 +48,9 @@ class MemoryLedger {
   void end_optimizer(std::uint32_t rank, JobLabel label, Time now);
   /// Buffers of gathered matrices have this size now (gtp). @param gradients  those of whole gradients are needed, too
   void hold_gathered(std::uint32_t rank, Bytes matrices, bool gradients, Time now);
+  /// Activations that leave the GPU later or are coming back, until they have left or are used. @param label  the slot
+  void take_staged(std::uint32_t rank, Bytes bytes, JobLabel label, Time now);
+  void free_staged(std::uint32_t rank, Bytes bytes, JobLabel label, Time now);
   const HeldMemory& held(std::uint32_t rank) const { return held_[rank]; }
   /// At the first instant at which the rank held most.
   const HeldMemory& peak(std::uint32_t rank) const { return peaks_[rank]; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <numeric>
 
 #include "workload/training/weight_cache.h"
 
@@ -81,7 +82,8 @@ std::vector<KeptTensor> kept_results(const transformer::ModelShape& model, std::
   const bool narrow = form.narrow.has_value(), dense = !model.routes(model.kinds[kind]);
   for (const KeptTensor& tensor : kept_by_layer(model, kind, batch, split, form)) {
     const auto is = [&](const char* name) { return tensor.name == name; };
-    const bool attended = is("attention.statistics") || is(narrow ? "attention.output" : "attention.o_proj_input");
+    const bool attended =
+        is("attention.statistics") || is("attention.output") || (!narrow && is("attention.o_proj_input"));
     const bool product = is("attention.queries") || is("attention.values") || is("mlp.down_input");
     if (attended || (product && !narrow)) kept.push_back(tensor);
   }
@@ -89,6 +91,10 @@ std::vector<KeptTensor> kept_results(const transformer::ModelShape& model, std::
   if (dense && !narrow) kept.push_back({"mlp.down_output", hidden});
   if (split.sequence_parallel && split.tp > 1) kept.push_back({"reduce_scattered", 2 * hidden / split.tp});
   return kept;
+}
+
+Bytes share_of_bytes(Bytes bytes, double share) {
+  return std::min(bytes, static_cast<Bytes>(static_cast<double>(bytes) * share));
 }
 
 /// On an expert-parallel rank.
@@ -109,7 +115,15 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
   };
   if (stage.first) keep(kept_by_embedding(model, batch, split, spec.form));
   Bytes group = 0;  // activations of the layers that run again together
+  const auto offload = [&](Bytes before) {
+    if (spec.offload.activations == 0) return;
+    const bool leaves = memory.offloaded.size() < spec.offload.layers;
+    const Bytes bytes = leaves ? share_of_bytes(memory.kept - before, spec.offload.activations) : 0;
+    memory.offloaded.push_back(bytes);
+    memory.kept -= bytes;
+  };
   for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    const Bytes before = memory.kept;
     const std::uint32_t kind = model.kind(l);
     split.load = spec.load(model, l, place);
     memory.for_wgrad += sum_of(kept_for_wgrad(model, kind, batch, split, spec.form));
@@ -119,6 +133,7 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
       const std::vector<KeptTensor> kept =
           operators ? kept_results(model, kind, batch, split, whole) : kept_by_layer(model, kind, batch, split, whole);
       keep(kept);
+      offload(before);
       if (spec.form.recompute != Recompute::selective) continue;
       TrainingForm none = whole;
       none.recompute = Recompute::none;
@@ -130,6 +145,7 @@ StageMemory stage_memory(const transformer::ModelShape& model, const TrainingSpe
       keep(kept_by_layer(model, kind, batch, split, spec.form));
       group = 0;
     }
+    offload(before);
     group += sum_of(kept_by_layer(model, kind, batch, split, whole));
     memory.recomputed = std::max(memory.recomputed, group);
   }
@@ -182,7 +198,10 @@ double kept_for_weights(const transformer::ModelShape& model, const TrainingSpec
   return most;
 }
 
-MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule) {
+Bytes StageMemory::on_host() const { return std::accumulate(offloaded.begin(), offloaded.end(), Bytes{0}); }
+
+MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec& spec, const Schedule& schedule)
+    : prefetch_layers_(spec.offload.prefetch_layers) {
   const std::vector<transformer::Stage> stages = transformer::stages_of(spec.stage_layers);
   for (const transformer::Stage& stage : stages) {
     stages_.push_back(stage_memory(model, spec, stage, 0));
@@ -191,13 +210,12 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       if (other.kept > stages_.back().kept) stages_.back() = std::move(other);
     }
   }
-  const transformer::StatePrecision precision{static_cast<Bytes>(bytes_of(model.dtype)),
-                                              static_cast<Bytes>(bytes_of(spec.gradients)), 4};
+  const transformer::StatePrecision precision = spec.precision(model.dtype);
   for (std::uint32_t p = 0; p < schedule.ranks(); ++p) {
     PeakMemory peak;
     peak.pipeline_rank = p;
     transformer::RankParameters parameters;
-    std::uint64_t projections = 0;
+    std::uint64_t projections = 0, adapters = 0;
     std::uint64_t whole = 0;  // of ranks that divide all else
     Bytes of_micro_batch = 0;
     for (std::uint32_t s = 0; s < stages.size(); ++s) {
@@ -213,24 +231,40 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
         parameters.common += of_stage.common;
         parameters.experts += of_stage.experts;
       }
+      if (spec.form.adapters) adapters += adapter_parameters(model, stages[s], *spec.form.adapters, spec.tp());
       projections += divided_projection_weights(model, stages[s], spec.tp(), spec.ep(), spec.division());
       of_micro_batch += stages_[s].kept;
     }
-    peak.state = training_state(parameters.common, precision, {spec.zero_stage, spec.state_shards()});
+    const transformer::StateSharding sharding{spec.zero_stage, spec.state_shards()};
+    if (spec.form.adapters) {
+      peak.state = training_state(adapters, precision, sharding);
+      peak.state.weights += parameters.common * precision.weights;  // frozen
+      parameters = {};
+    } else {
+      peak.state = training_state(parameters.common, precision, sharding);
+    }
     peak.state += training_state(parameters.experts, precision, {spec.zero_stage, spec.expert_replicas()});
     if (spec.gtp_shards.quantize == ShardCast::at_optimizer)
       peak.narrow_weights = narrow_weight_bytes(projections, spec.form);
     peak.state += training_state(whole, precision, {spec.zero_stage, spec.replicas() * spec.gtp()});
+    if (spec.narrow_primary) peak.state.weights -= projections * precision.weights;
+    if (spec.offload.optimizer) {
+      peak.host_state = peak.state.optimizer + peak.state.owned * (precision.gradients + precision.weights);
+      peak.state.optimizer = peak.state.gradient_copies = 0;
+    }
     if (spec.gtp() > 1) add_gathered_matrices(peak, model, spec, stages, schedule.rank_of, p);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
-    Bytes held = 0;
+    Bytes held = 0, on_host = 0;
     for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {
       const Slot& slot = schedule.slots[p][i];
-      const Bytes buffers = recomputed(slot);
+      const Bytes buffers = recomputed(slot), moving = staged(slot);
+      if (slot.kind == SlotKind::forward) on_host += stages_[slot.stage].on_host();
+      if (slot.kind == SlotKind::backward) on_host -= stages_[slot.stage].on_host();
+      peak.host_activations = std::max(peak.host_activations, on_host);
       held += taken(slot) - buffers;
-      if (held + buffers > peak.activations + peak.buffers) {
-        peak.activations = held;
+      if (held + moving + buffers > peak.activations + peak.buffers) {
+        peak.activations = held + moving;
         peak.buffers = buffers;
         peak.slot = i;
       }
@@ -270,6 +304,19 @@ Bytes MemoryPlan::taken(const Slot& slot) const {
 Bytes MemoryPlan::recomputed(const Slot& slot) const {
   const bool recomputes = slot.kind == SlotKind::backward || slot.kind == SlotKind::backward_inputs;
   return recomputes ? stages_[slot.stage].recomputed : 0;
+}
+
+Bytes MemoryPlan::staged(const Slot& slot) const {
+  const std::vector<Bytes>& offloaded = stages_[slot.stage].offloaded;
+  // Forward, a layer and the one before it; backward, a layer and those that come back early.
+  const std::size_t together = slot.kind == SlotKind::forward ? 2 : 1 + std::size_t(prefetch_layers_);
+  Bytes most = 0;
+  for (std::size_t first = 0; first < offloaded.size(); ++first) {
+    const auto begin = offloaded.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(together, offloaded.size() - first));
+    most = std::max(most, std::accumulate(begin, end, Bytes{0}));
+  }
+  return most;
 }
 
 Bytes MemoryPlan::freed(const Slot& slot) const {

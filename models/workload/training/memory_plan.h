@@ -2,7 +2,11 @@
 // stage keeps for the backward pass (transformer/training_memory.h); a backward slot takes it away, or leaves what the
 // gradients of weights still need; while it runs, it also holds what it recomputes. State of weights, gradients and
 // optimizer stays for the whole step (transformer/training_state.h). Memory follows the order of the slots, not their
-// times, so the peak is known before the run. Plain arithmetic; no SystemC.
+// times, so the peak is known before the run.
+//
+// What a layer offloads (host_offload.h) is on the GPU from the begin of its forward pass until it has left, and again from
+// the begin of its load to the end of its backward pass. A layer begins when at most the layer before it is still
+// leaving, and a slot when nothing is, so the order of slots still decides. Plain arithmetic; no SystemC.
 #pragma once
 
 #include <array>
@@ -23,21 +27,27 @@ struct StageMemory {
   Bytes for_wgrad = 0;   ///< of it or beside it, from the gradients of inputs to those of weights
   bool defers = false;   ///< backward slots leave gradients of weights to W slots: those of the head
   Bytes recomputed = 0;  ///< while a backward slot runs; what the loss needs beside what is kept counts, too
-  std::vector<transformer::KeptTensor> tensors;  ///< the parts of `kept`
+  std::vector<transformer::KeptTensor> tensors;  ///< the parts of `kept`, with what is offloaded
+  std::vector<Bytes> offloaded;                  ///< by layer of the stage, beside `kept`; empty: nothing
+
+  /// In host memory between the slots of a micro-batch.
+  Bytes on_host() const;
 };
 
 struct PeakMemory {
   std::uint32_t pipeline_rank = 0;
   transformer::TrainingState state;
-  Bytes narrow_weights = 0;   ///< copies of weights for narrow products
-  Bytes activations = 0;      ///< of all micro-batches in flight
-  Bytes buffers = 0;          ///< recomputed activations, or what the loss needs
-  Bytes gathered = 0;         ///< weights of whole layers (zero_stage 3); whole matrices and gradients (gtp)
-  Bytes whole_gradients = 0;  ///< part of `gathered` (gtp)
-  Bytes reserved = 0;         ///< of the software
-  bool in_optimizer = false;  ///< the rank holds most while the optimizer runs, without activations
-  std::size_t slot = 0;       ///< position of the slot that begins at the peak
-  double micro_batches = 0;   ///< kept activations / those of one micro-batch in all stages of the rank
+  Bytes narrow_weights = 0;    ///< copies of weights for narrow products
+  Bytes activations = 0;       ///< of all micro-batches in flight, and of layers that leave or are back (offload)
+  Bytes buffers = 0;           ///< recomputed activations, or what the loss needs
+  Bytes gathered = 0;          ///< weights of whole layers (zero_stage 3); whole matrices and gradients (gtp)
+  Bytes whole_gradients = 0;   ///< part of `gathered` (gtp)
+  Bytes reserved = 0;          ///< of the software
+  bool in_optimizer = false;   ///< the rank holds most while the optimizer runs, without activations
+  std::size_t slot = 0;        ///< position of the slot that begins at the peak
+  double micro_batches = 0;    ///< kept activations / those of one micro-batch in all stages of the rank
+  Bytes host_activations = 0;  ///< most that the rank has in host memory at a time
+  Bytes host_state = 0;        ///< in host memory: optimizer state, and gradients and weights on their way
 
   /// At the peak, with copies of gradients.
   Bytes optimizer() const { return state.optimizer + (in_optimizer ? state.gradient_copies : 0); }
@@ -70,8 +80,11 @@ class MemoryPlan {
   Bytes freed(const Slot& slot) const;
   /// Of both: recomputed activations.
   Bytes recomputed(const Slot& slot) const;
+  /// Most that offloaded layers hold on the GPU while the slot runs; nothing before and after it.
+  Bytes staged(const Slot& slot) const;
 
  private:
+  const std::uint32_t prefetch_layers_;
   std::vector<StageMemory> stages_;
   std::vector<PeakMemory> peaks_;  ///< by pipeline rank
 };

@@ -94,6 +94,10 @@ void TrainingStep::emit_next_step(Emission& e) {
   const auto detail = static_cast<std::uint32_t>(i);
   const bool begins_layer = i > 0 && step.layer != e.layer;
   if (begins_layer) shards_.end_layer(e.ranks);
+  if (activations_ != nullptr && (i == 0 || begins_layer)) {
+    if (i > 0) activations_->after_layer(p, index, e.layer);
+    activations_->before_layer(p, index, step.layer, i == 0);
+  }
   if (gathers && (i == 0 || begins_layer)) shards_.gather(p, index, step.layer, (i == 0) != e.is_forward());
   if (e.is_forward() && step.layer != e.layer && step.layer != SlotStep::kEnds)
     for (const std::uint32_t rank : e.ranks) gradients_.wait_for_weights(rank, step.layer);
@@ -122,6 +126,7 @@ void TrainingStep::emit_next_step(Emission& e) {
 
 void TrainingStep::end_slot(Emission& e) {
   const std::uint32_t p = e.p;
+  if (activations_ != nullptr) activations_->after_layer(p, e.index, e.layer);
   pipeline_.after_slot(p, e.index);
   if (e.before_head) ends_before_head_ = std::move(e.layer_ends);
   if (e.completes && spec_.defer_embedding_wgrad && plans_.stage(e.slot.stage).last) {

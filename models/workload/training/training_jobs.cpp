@@ -109,6 +109,16 @@ std::string TrainingJobs::name(std::uint64_t arguments) const {
     }
     case kHost:
     case kHostWait: return fmt::format("Host_PP[{}]_TP[{}]{}", p, t, end);
+    case kActivations:
+      return fmt::format("{}_PP[{}]_TP[{}]_{}_Layer[{}]{}", f.first ? "Load" : "Store", p, t,
+                         unit(slot_of(f).stage, slot_of(f).micro_batch), static_cast<std::uint32_t>(f.detail), end);
+    case kStateCopy:
+    case kHostUpdate:
+      return fmt::format("{}_PP[{}]_TP[{}]_Bucket[{}]{}",
+                         f.what == kHostUpdate ? "HostAdam"
+                         : f.first             ? "WeightLoad"
+                                               : "GradStore",
+                         p, t, static_cast<std::uint32_t>(f.detail), end);
     case kSharedGradients: return fmt::format("TP_AR_PP[{}]_Norms{}", p, end);
     case kTiedGradients: return fmt::format("PP_AR_TP[{}]_Embedding{}", t, end);
     case kNormPass: {
@@ -166,7 +176,10 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
     case kMatrixScatter:
     case kInputGather: return "weights";
     case kHost:
+    case kHostUpdate:
     case kHostWait: return "host";
+    case kActivations:
+    case kStateCopy: return railyard::name(TrafficClass::offload);
     case kNormReduce: return f.detail == 0 ? "tp" : "dp";
     default: return "compute";
   }
@@ -187,6 +200,7 @@ Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
     case kMatrixGather:
     case kMatrixScatter:
     case kInputGather:
+    case kActivations:
     case kShard:
     case kBeside: return Recorded::detail;
     default: return Recorded::stage;

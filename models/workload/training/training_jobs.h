@@ -14,6 +14,8 @@
 //   DP_RS_PP[p]_TP[t]_Bucket[b]                gradients; DP_AG_...: weights
 //   TP_AR_PP[p]_Norms, PP_AR_TP[t]_Embedding   gradients that tensor-parallel ranks, or first and last stage, add
 //   GradNorm_PP[p]_TP[t], Adam_PP[p]_TP[t]     the end of the step
+//   Store_PP[p]_TP[t]_MB[m]_Layer[l], Load_... activations of a layer to and from host memory (offload)
+//   GradStore_PP[p]_TP[t]_Bucket[b], HostAdam_..., WeightLoad_...   the optimizer on the CPU (offload)
 //
 // Suffixes _V[v], _GTP[g], _CP[c], _EP[e], _DP[d], _Step[i] where there are several.
 #pragma once
@@ -62,8 +64,11 @@ class TrainingJobs : public JobNamer {
     kAddGradient,    ///< the kernel that adds its result
     kInputGather,    ///< of the saved input from which a step of a slot computes a gradient (gtp)
     kHost,
-    kHostWait,  ///< the host has waited for the norm, or for a slot's exchange with other stages
-    kSlot       ///< all of a slot on a rank: a row, not a job
+    kHostWait,     ///< the host has waited for the norm, or for a slot's exchange with other stages
+    kActivations,  ///< copy of what a layer keeps, to the host; with `first`: back. Detail: the layer
+    kStateCopy,    ///< copy of the gradients of a bucket to the host; with `first`: of its weights, back
+    kHostUpdate,   ///< the CPU runs the optimizer for a bucket
+    kSlot          ///< all of a slot on a rank: a row, not a job
   };
   /// Contents of a label. `detail` is the number of the slot's step, of a bucket, or of a layer.
   struct Fields {

@@ -23,4 +23,15 @@ std::optional<transformer::RankLoad> TrainingSpec::load(const transformer::Model
   return transformer::rank_loads(expert_shares(*routing, model.experts, model.experts_per_token, layer), ep())[place];
 }
 
+std::string offload_needs(const TrainingSpec& spec, bool divides) {
+  if (divides) return "a schedule without W slots";
+  if (spec.defer_embedding_wgrad) return "defer_embedding_wgrad: false";
+  if (spec.schedule.overlap_pairs) return "overlap_moe: false";
+  if (spec.gtp() > 1) return "gtp: none";
+  if (spec.form.recompute == transformer::Recompute::full && spec.recompute_method == RecomputeMethod::uniform &&
+      spec.recompute_layers > 1)
+    return "recomputation of layers one by one";
+  return "";
+}
+
 }  // namespace railyard::workload::training

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/data_type.h"
@@ -12,7 +13,9 @@
 #include "transformer/linears.h"
 #include "transformer/parameters.h"
 #include "transformer/training_form.h"
+#include "transformer/training_state.h"
 #include "workload/parallel/sizes.h"
+#include "workload/training/host_offload.h"
 #include "workload/training/schedule_spec.h"
 #include "workload/training/software.h"
 #include "workload/training/tp_overlap.h"
@@ -91,6 +94,17 @@ struct WeightShards {
   std::uint32_t experts_size = 1;  ///< adjacent ranks that divide matrices of routed experts; divides gtp()
 };
 
+/// In which the optimizer keeps each moment (Megatron-LM, --exp-avg-dtype, --exp-avg-sq-dtype), and its master copy of the
+/// weights. Without a master copy it updates weights in their own type (torchtitan with weights in bf16).
+enum class MomentFormat : std::uint8_t { fp32, bf16, fp16, fp8 };
+constexpr std::array<const char*, 4> kMomentFormatNames{"fp32", "bf16", "fp16", "fp8"};
+constexpr Bytes bytes_of(MomentFormat format) {
+  return format == MomentFormat::fp32 ? 4 : format == MomentFormat::fp8 ? 1 : 2;
+}
+enum class MasterFormat : std::uint8_t { fp32, none };
+constexpr std::array<const char*, 2> kMasterFormatNames{"fp32", "none"};
+constexpr Bytes bytes_of(MasterFormat format) { return format == MasterFormat::fp32 ? 4 : 0; }
+
 struct TrainingSpec {
   std::uint64_t seq_tokens = 0;
   std::uint32_t global_batch = 1;  ///< sequences of a step
@@ -130,7 +144,18 @@ struct TrainingSpec {
   bool pp_overlap = false;              ///< sends and receives run beside kernels; only a receive delays the next slot
   std::uint64_t bucket_parameters = 0;  ///< least of a bucket; 0: all gradients of a rank
   DataType gradients = DataType::tf32;  ///< tf32: 32 bits
+  MomentFormat moments = MomentFormat::fp32;
+  MasterFormat master = MasterFormat::fp32;
+  /// Matrices of layers exist in the type of narrow products only, beside the master copy (TransformerEngine,
+  /// quantized_model_init(); Megatron-LM, --fp8-param-gather).
+  bool narrow_primary = false;
+  Offload offload;
 
+  /// @param model  type of weights
+  transformer::StatePrecision precision(DataType model) const {
+    return {static_cast<Bytes>(railyard::bytes_of(model)), static_cast<Bytes>(railyard::bytes_of(gradients)),
+            bytes_of(master), bytes_of(moments)};
+  }
   std::uint32_t tp() const { return sizes[static_cast<std::size_t>(Dimension::tp)]; }
   /// Ranks that divide the weights of a tensor-parallel rank. Each has micro-batches of its own.
   std::uint32_t gtp() const { return sizes[static_cast<std::size_t>(Dimension::gtp)]; }
@@ -189,5 +214,9 @@ struct TrainingSpec {
   /// The layers that run again together with this layer of the stage; none: the layer does not run again.
   LayerRange recomputed_with(const transformer::Stage& stage, std::uint32_t layer) const;
 };
+
+/// Why activations cannot be offloaded; "": they can be.
+/// @param divides  some backward slots are two, of inputs and of weights
+std::string offload_needs(const TrainingSpec& spec, bool divides);
 
 }  // namespace railyard::workload::training

@@ -1,8 +1,6 @@
 #include "workload/training/training_step.h"
 
 #include <algorithm>
-#include <map>
-#include <unordered_map>
 
 #include "workload/training/nccl_request.h"
 
@@ -26,7 +24,7 @@ const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "we
 
 TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
                            const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
-                           const std::vector<Rank*>& ranks, Executor& executor)
+                           const std::vector<Rank*>& ranks, Executor& executor, const HostSide& hosts)
     : spec_(spec),
       model_(model),
       schedule_(schedule),
@@ -52,6 +50,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       accounts_(ranks.size()) {
   if (has_ring()) connect_ring(executor.fabric());
   if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
+  if (spec.offload.has_any()) connect_hosts(hosts, memory);
   if (spec.schedule.overlap_pairs) {
     const std::size_t stream = mesh_.rank(0).streams.size();
     for (Rank* rank : ranks) rank->add_stream("ep");
@@ -104,6 +103,16 @@ void TrainingStep::divide_weights(const gpu::KernelTimer& kernels, transport::Fa
                                               jobs_, programs_, memory_);
 }
 
+void TrainingStep::connect_hosts(const HostSide& hosts, const MemoryPlan& memory) {
+  hosts_ = std::make_unique<HostRanks>(hosts, mesh_, executor_, programs_);
+  if (spec_.offload.activations > 0)
+    activations_ =
+        std::make_unique<ActivationOffload>(spec_, schedule_, memory, mesh_, *hosts_, jobs_, programs_, memory_);
+  if (!spec_.offload.optimizer) return;
+  optimizer_ = std::make_unique<OptimizerOffload>(spec_, spec_.precision(model_.dtype), mesh_, *hosts_, jobs_);
+  gradients_.set_offload(*optimizer_);
+}
+
 void TrainingStep::set_priorities() {
   const auto uses = [&](OverlapWord method) { return spec_.tp_overlap.uses(method); };
   const bool overlaps = uses(OverlapWord::ring) || uses(OverlapWord::pipelined) || uses(OverlapWord::bulk);
@@ -127,113 +136,6 @@ void TrainingStep::start() {
   allow_reuse();
   begin_step();
   emit();
-}
-
-void TrainingStep::allow_reuse() {
-  if (spec_.schedule.overlap_pairs) return;  // exchanges with experts run beside all others
-  const std::vector<transport::Traffic> all = traffic();
-  const auto allow = [&](const Communicators& communicators, TrafficClass of) {
-    if (communicators.all().front()->size() == 1) return;
-    std::vector<Communicator*> groups;
-    for (const auto& communicator : communicators.all()) groups.push_back(communicator.get());
-    std::vector<collective::OtherTraffic> others;
-    for (const transport::Traffic& t : all)
-      if (t.traffic_class != number(of)) others.push_back({t.source, t.destination, t.traffic_class});
-    Communicator::allow_reuse(groups, others, executor_.fabric(), true);
-  };
-  allow(tp_, TrafficClass::tp);
-  allow(ep_, TrafficClass::ep);
-  if (!has_ring()) allow(cp_, TrafficClass::cp);
-}
-
-std::vector<transport::Traffic> TrainingStep::traffic() const {
-  std::vector<transport::Traffic> all;
-  const auto among = [&](const Communicators& communicators, TrafficClass c, double bytes_per_rank, bool reused) {
-    std::int64_t group = 0;
-    for (const auto& communicator : communicators.all()) {
-      const std::vector<transport::Window>& members = communicator->group().members;
-      const double to_each = bytes_per_rank / static_cast<double>(members.size());
-      std::map<transport::Window, double> destinations;  // copies of a member have one
-      for (const transport::Window b : members) destinations[b] += to_each;
-      for (const Rank* a : communicator->ranks())
-        for (const auto& [b, bytes] : destinations)
-          if (a->gpu->window() != b)
-            all.push_back({a->gpu->window(), b, number(c), bytes, reused ? group : transport::Traffic::kNobody});
-      ++group;
-    }
-  };
-  double tp_bytes = 0;
-  const std::vector<transformer::LayerStep> collectives = layer_collectives(model_, spec_.rank_tokens(), spec_.split());
-  for (const transformer::LayerStep& step : collectives)
-    if (step.group == RankGroup::tp)
-      tp_bytes +=
-          2 * static_cast<double>(step.bytes) * model_.layers / spec_.pp() * spec_.micro_batches() * spec_.steps;
-  among(tp_, TrafficClass::tp, tp_bytes, true);
-  if (const double shards = most_shard_bytes(); shards > 0) among(tp_, TrafficClass::tp, shards, false);
-  if (has_ring()) {
-    for (const auto& pair : ring_)
-      all.push_back({pair->rank(0).gpu->window(), pair->rank(1).gpu->window(), number(TrafficClass::cp),
-                     most_bytes(RankGroup::cp)});
-  } else if (spec_.cp() > 1) {
-    among(cp_, TrafficClass::cp, most_bytes(RankGroup::cp), true);
-  }
-  if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.schedule.overlap_pairs);
-  for (const GroupTraffic& group : gradients_.traffic())
-    among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
-  if (divided_ != nullptr) {
-    double most = 0;
-    for (std::uint32_t p = 0; p < spec_.pp(); ++p)
-      most = std::max(most, (divided_weight_bytes(p, false) + divided_weight_bytes(p, true)) * spec_.steps);
-    for (const Communicators* communicators : divided_->communicators())
-      among(*communicators, TrafficClass::weights, most, false);
-    double inputs = 0;
-    for (std::uint32_t p = 0; p < spec_.pp(); ++p) inputs = std::max(inputs, divided_input_bytes(p) * spec_.steps);
-    if (inputs > 0) among(divided_->inputs(), TrafficClass::weights, inputs, false);
-  }
-  if (!gradients_.tied().all().empty())
-    among(gradients_.tied(), TrafficClass::pp, static_cast<double>(gradients_.tied_bytes()) * spec_.steps, false);
-  pipeline_.add_traffic(all);
-  return all;
-}
-
-double TrainingStep::divided_weight_bytes(std::uint32_t p, bool experts) const {
-  return divided_->bytes_of(schedule_.slots[p], plans_, experts);
-}
-
-double TrainingStep::divided_input_bytes(std::uint32_t p) const {
-  return divided_->input_bytes_of(schedule_.slots[p], plans_);
-}
-
-double TrainingStep::most_shard_bytes() const {
-  double most = 0;
-  for (const std::vector<Slot>& slots : schedule_.slots) {
-    double bytes = 0;
-    for (const Slot& slot : slots)
-      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
-        if (step.coupled != nullptr)
-          for (const linear::Action& action : step.coupled->actions)
-            if (action.work == linear::Action::Work::shard) bytes += static_cast<double>(action.bytes);
-    most = std::max(most, bytes);
-  }
-  return most * spec_.steps;
-}
-
-double TrainingStep::most_bytes(RankGroup group) const {
-  std::unordered_map<const SlotPlan*, double> bytes_of;  // a plan is that of many micro-batches
-  const auto bytes_in = [&](const SlotPlan& plan) {
-    const auto [found, is_new] = bytes_of.try_emplace(&plan, 0.0);
-    if (is_new)
-      for (const SlotStep& step : plan.steps)
-        if (step.kernels == nullptr && step.group == group) found->second += static_cast<double>(step.bytes);
-    return found->second;
-  };
-  double most = 0;
-  for (const std::vector<Slot>& slots : schedule_.slots) {
-    double bytes = 0;
-    for (const Slot& slot : slots) bytes += bytes_in(plans_.plan(slot.kind, slot.stage));
-    most = std::max(most, bytes);
-  }
-  return most * spec_.steps;
 }
 
 void TrainingStep::begin_step() {
@@ -260,11 +162,14 @@ void TrainingStep::emit() {
 
 void TrainingStep::on_job_begun(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
+  if (f.what == Jobs::kActivations) return activations_->on_copy_begun(job, executor_.fabric().now());
+  if (f.what == Jobs::kStateCopy || f.what == Jobs::kHostUpdate) return;
   const std::uint32_t r = job.rank().number;
   if (divided_ != nullptr) check_order(f, r);
   if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
   constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
-                          kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp);
+                          kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp),
+                          kOffloadBit = RankAccount::bit(TrafficClass::offload);
   std::uint32_t waits = 0;
   if (f.what == Jobs::kNorm || f.what == Jobs::kSharedGradients || f.what == Jobs::kTiedGradients) waits = kDpBit;
   if (f.what == Jobs::kOptimizer) waits = spec_.grad_norm == GradientNorm::post_validation ? kDpBit | kPpBit : kDpBit;
@@ -274,10 +179,14 @@ void TrainingStep::on_job_begun(const Job& job) {
     if (spec_.schedule.overlap_pairs) waits |= RankAccount::bit(TrafficClass::ep);
     const Slot& slot = jobs_.slot_of(f);
     if (slot.kind == SlotKind::forward && slot.micro_batch == 0) waits |= kDpBit;  // weights are being gathered
+    if (activations_ != nullptr) waits |= kOffloadBit;
   }
+  if (f.what == Jobs::kOptimizer && optimizer_ != nullptr) waits |= kOffloadBit;
   if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (f.what == Jobs::kOptimizer) memory_.begin_optimizer(r, job.label(), executor_.fabric().now());
+  if (activations_ != nullptr && (f.what == Jobs::kKernels || f.what == Jobs::kCollective))
+    activations_->on_step_begun(r, f, executor_.fabric().now());
   if (!f.first) return;
   slot_begins_[r][f.slot % 2] = {job.begun_at(), job.ready_at()};
   memory_.begin_slot(r, jobs_.slot_of(f), jobs_.slot_row(f, r), executor_.fabric().now());
@@ -300,12 +209,28 @@ void TrainingStep::on_job_done(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   end_ = executor_.fabric().now();
   f.what == Jobs::kHostWait ? programs_.host_waited(job.rank().number) : programs_.done();
-  if (divided_ != nullptr && f.what == Jobs::kKernels)
-    divided_->kernels_end(job.rank().number, jobs_.step_of(f), jobs_.slot_of(f).kind);
-  account(job);
-  if ((f.what == Jobs::kKernels || f.what == Jobs::kCollective) && f.last) end_slot(job);
+  f.what == Jobs::kActivations || f.what == Jobs::kStateCopy || f.what == Jobs::kHostUpdate ? end_host_job(job)
+                                                                                            : end_rank_job(job);
   if (done())
     for (RankAccount& each : accounts_) each.begin(end_, RankAccount::bit(TrafficClass::dp));
+}
+
+void TrainingStep::end_rank_job(const Job& job) {
+  const Jobs::Fields f = Jobs::fields_of(job);
+  const std::uint32_t rank = job.rank().number;
+  if (activations_ != nullptr) activations_->on_step_done(rank, job, end_);
+  if (divided_ != nullptr && f.what == Jobs::kKernels)
+    divided_->kernels_end(rank, jobs_.step_of(f), jobs_.slot_of(f).kind);
+  account(job);
+  if ((f.what == Jobs::kKernels || f.what == Jobs::kCollective) && f.last) end_slot(job);
+}
+
+void TrainingStep::end_host_job(const Job& job) {
+  const Jobs::Fields f = Jobs::fields_of(job);
+  if (f.what == Jobs::kActivations) activations_->on_copy_done(job, end_);
+  RankAccount& account = accounts_[f.rank];
+  f.what == Jobs::kHostUpdate ? account.launched(job.begun_at(), end_)
+                              : account.transferred(TrafficClass::offload, job.begun_at(), end_);
 }
 
 void TrainingStep::account(const Job& job) {
@@ -403,20 +328,6 @@ ScheduleTimes TrainingStep::slot_times() const {
     for (SlotTimes& slot : slots) slot = {slot.start - first, slot.end - first};
   all.makespan = last - first;
   return all;
-}
-
-std::uint64_t TrainingStep::expected_jobs() const {
-  std::uint64_t jobs = 0;
-  for (std::uint32_t p = 0; p < spec_.pp(); ++p) {
-    std::uint64_t of_rank = 2 + 2 * gradients_.buckets(p).size();
-    for (const Slot& slot : schedule_.slots[p]) {
-      of_rank += 2;
-      for (const SlotStep& step : plans_.plan(slot.kind, slot.stage).steps)
-        of_rank += step.coupled != nullptr ? step.coupled->actions.size() : 1;
-    }
-    jobs += of_rank * mesh_.size() / spec_.pp();
-  }
-  return jobs * spec_.steps;
 }
 
 }  // namespace railyard::workload::training

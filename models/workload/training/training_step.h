@@ -1,8 +1,8 @@
 // The room `training` runs optimizer steps. A Schedule is data: the Slots of each pipeline rank (schedule_generators.h,
 // schedule_text.h, schedule_check.h). SlotPlans has the steps of a slot. TrainingStep runs slots and owns what they
-// need: PipelineExchange, GradientSync, ParameterShards, DividedWeights (gtp), CoupledStep, MemoryLedger and
-// RankAccount. TrainingSpec and Software say what runs. The kind `training` owns it; --explain uses schedules and
-// MemoryPlan alone.
+// need: PipelineExchange, GradientSync, ParameterShards, DividedWeights (gtp), ActivationOffload, OptimizerOffload,
+// CoupledStep, MemoryLedger and RankAccount. TrainingSpec and Software say what runs. The kind `training` owns it;
+// --explain uses schedules and MemoryPlan alone.
 //
 // workload.kind: training: optimizer steps of a model on a mesh of ranks. Each pipeline rank runs the slots of its
 // schedule (schedule.h), one after the other, on all its tensor- and data-parallel ranks:
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "workload/linear/emission.h"
+#include "workload/training/activation_offload.h"
 #include "workload/training/divided_weights.h"
 #include "workload/training/gradient_sync.h"
 #include "workload/training/memory_ledger.h"
@@ -45,9 +46,10 @@ class TrainingStep : private JobClient {
 
   /// @pre at most TrainingJobs::kMostSlots and kMostSlotSteps
   /// @param ranks  with the streams kStreams, in the order of the mesh
+  /// @param hosts  their sockets, if the spec offloads
   TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
                const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
-               const std::vector<Rank*>& ranks, Executor& executor);
+               const std::vector<Rank*>& ranks, Executor& executor, const HostSide& hosts = {});
 
   void start();
   bool done() const { return jobs_.step() == spec_.steps && programs_.live() == 0; }
@@ -61,8 +63,12 @@ class TrainingStep : private JobClient {
   const std::vector<GradientBucket>& buckets(std::uint32_t pipeline_rank) const {
     return gradients_.buckets(pipeline_rank);
   }
+  /// Updated weights of a bucket, as ranks gather them (zero_stage 1 and 2).
+  Bytes weight_bytes(const GradientBucket& bucket) const { return gradients_.weight_bytes(bucket); }
   /// Null: ranks do not divide matrices (gtp).
   const DividedWeights* divided_weights() const { return divided_.get(); }
+  /// Null: no activations are offloaded.
+  const ActivationOffload* activation_offload() const { return activations_.get(); }
   MemoryLedger& memory() { return memory_; }
   const MemoryLedger& memory() const { return memory_; }
   /// End of the last step.
@@ -91,6 +97,7 @@ class TrainingStep : private JobClient {
   bool has_ring() const { return spec_.cp() > 1 && spec_.cp_comm == transformer::ContextExchange::p2p; }
   void connect_ring(transport::Fabric& fabric);
   void divide_weights(const gpu::KernelTimer& kernels, transport::Fabric& fabric);
+  void connect_hosts(const HostSide& hosts, const MemoryPlan& memory);
   /// The rank that is so many steps further in the ring.
   std::uint32_t around(std::uint32_t rank, std::uint32_t steps) const {
     return mesh_.moved(rank, Dimension::cp, (coordinate(rank, Dimension::cp) + steps) % spec_.cp());
@@ -135,6 +142,10 @@ class TrainingStep : private JobClient {
   void on_job_done(const Job& job) override;
   /// With gtp. @throws std::logic_error if the job begins too early
   void check_order(const TrainingJobs::Fields& fields, std::uint32_t rank);
+  /// Of the rank's program, or beside it.
+  void end_rank_job(const Job& job);
+  /// A copy to or from host memory, or the CPU's optimizer.
+  void end_host_job(const Job& job);
   void account(const Job& job);
   void end_slot(const Job& job);
 
@@ -153,6 +164,9 @@ class TrainingStep : private JobClient {
   ParameterShards shards_;
   PipelineExchange pipeline_;
   std::unique_ptr<DividedWeights> divided_;  ///< with gtp
+  std::unique_ptr<HostRanks> hosts_;         ///< with offload
+  std::unique_ptr<ActivationOffload> activations_;
+  std::unique_ptr<OptimizerOffload> optimizer_;
   /// By pipeline rank: tensor-parallel groups with their collectives beside kernels, and their coupled products.
   std::vector<std::vector<std::unique_ptr<linear::CoupledRanks>>> coupled_at_;
   std::vector<std::unique_ptr<Communicator>> ring_;   ///< by rank: to the next context-parallel rank (p2p)

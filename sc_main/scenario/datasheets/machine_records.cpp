@@ -207,6 +207,7 @@ Record<HostMemoryDatasheet> host_memory_record() {
   r.add("gb_per_s", &HostMemoryDatasheet::gb_per_s, "rate of a socket's DRAM, one direction")
       .above(0, kMostRate)
       .required();
+  r.add("bytes", &HostMemoryDatasheet::bytes, "memory of a socket; 0: not known").none_or(1e9, 1e15);
   r.add("read_latency_ns", &HostMemoryDatasheet::read_latency_ns, "latency from read request to completion")
       .range(0, kMostNs)
       .required();

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/word_list.h"
 #include "sc_main/scenario/table/render.h"
 
 namespace railyard::scenario {
@@ -24,14 +25,31 @@ const Fields& form_fields() {
   return record.fields();
 }
 
+constexpr const char* kModules = "modules";
+
 }  // namespace
 
 nlohmann::json recompute_schema() {
-  return {{"anyOf", {{{"enum", words_of(transformer::kRecomputeNames)}}, schema_of_fields(form_fields(), false)}}};
+  const nlohmann::json modules = {
+      {"type", "object"},
+      {"properties", {{kModules, word_list_schema(words_of(transformer::kRecomputeModuleNames))}}},
+      {"required", {kModules}},
+      {"additionalProperties", false}};
+  return {
+      {"anyOf", {{{"enum", words_of(transformer::kRecomputeNames)}}, schema_of_fields(form_fields(), false), modules}}};
 }
 
 RecomputeSection read_recompute(const Node& node, const std::string& path) {
   RecomputeSection section;
+  if (const Entry* modules = node.find(kModules)) {
+    for (const Entry& entry : node.entries)
+      if (&entry != modules)
+        throw InputError(entry.origin, path + "." + printable(entry.key) + ": not accepted with modules");
+    section.recompute = transformer::Recompute::selective;
+    section.modules =
+        read_word_set(transformer::kRecomputeModuleNames, *modules->value, path + "." + std::string(kModules));
+    return section;
+  }
   if (node.kind == Node::Kind::mapping) {
     read_fields(form_fields(), &section, node, path);
     section.recompute = transformer::Recompute::full;
@@ -43,10 +61,37 @@ RecomputeSection read_recompute(const Node& node, const std::string& path) {
   return section;
 }
 
-void resolve_recompute(const RecomputeSection& written, workload::training::TrainingSpec& spec, const Source& source) {
+namespace {
+
+void check_modules(const workload::training::TrainingSpec& spec, const transformer::ModelShape& model,
+                   const Source& source) {
+  using transformer::RecomputeModule;
+  const auto refuse = [&](RecomputeModule module, const std::string& what) {
+    refuse_workload(source, "recompute.modules",
+                    std::string(transformer::kRecomputeModuleNames[static_cast<std::size_t>(module)]) + ": " + what);
+  };
+  const auto routes = [&](const transformer::LayerShape& layer) { return model.routes(layer); };
+  const bool has_experts = std::any_of(model.kinds.begin(), model.kinds.end(), routes);
+  const bool has_dense = !std::all_of(model.kinds.begin(), model.kinds.end(), routes);
+  for (const RecomputeModule module : {RecomputeModule::moe, RecomputeModule::moe_act})
+    if (spec.form.recomputes(module) && !has_experts)
+      refuse(module, model.name + " has no experts; accepted: core_attn, layernorm, mlp");
+  if (spec.form.recomputes(RecomputeModule::mlp) && !has_dense)
+    refuse(RecomputeModule::mlp,
+           "all layers of " + model.name + " have experts; accepted: core_attn, layernorm, moe, moe_act");
+}
+
+}  // namespace
+
+void resolve_recompute(const RecomputeSection& written, workload::training::TrainingSpec& spec,
+                       const transformer::ModelShape& model, const Source& source) {
   spec.form.recompute = written.recompute;
   spec.recompute_method = written.method;
   spec.recompute_layers = written.layers;
+  if (written.modules) {
+    spec.form.modules = *written.modules;
+    check_modules(spec, model, source);
+  }
   const std::uint32_t most = *std::max_element(spec.stage_layers.begin(), spec.stage_layers.end());
   if (spec.recompute_layers > most)
     refuse_workload(

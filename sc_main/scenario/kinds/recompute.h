@@ -6,16 +6,18 @@
 
 namespace railyard::scenario {
 
-/// A word, or a mapping of method and layers.
+/// A word, a mapping of method and layers, or a list of modules.
 struct RecomputeSection {
   transformer::Recompute recompute = transformer::Recompute::none;
   workload::training::RecomputeMethod method = workload::training::RecomputeMethod::uniform;
-  std::uint32_t layers = 1;  ///< only with full recomputation
+  std::uint32_t layers = 1;                                                            ///< only with full recomputation
+  std::optional<std::array<bool, transformer::kRecomputeModuleNames.size()>> modules;  ///< of selective recomputation
 };
 
 nlohmann::json recompute_schema();
 RecomputeSection read_recompute(const Node& node, const std::string& path);
-/// @pre the spec has its stages. @throws InputError: more layers than a stage has
-void resolve_recompute(const RecomputeSection& written, workload::training::TrainingSpec& spec, const Source& source);
+/// @pre the spec has its stages. @throws InputError: more layers than a stage has, a module that the model has not
+void resolve_recompute(const RecomputeSection& written, workload::training::TrainingSpec& spec,
+                       const transformer::ModelShape& model, const Source& source);
 
 }  // namespace railyard::scenario

@@ -15,6 +15,7 @@
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/kinds/tp_overlap.h"
 #include "sc_main/scenario/kinds/training_keys.h"
+#include "sc_main/scenario/kinds/training_states.h"
 #include "sc_main/scenario/table/words.h"
 #include "workload/training/schedule_text.h"
 #include "workload/training/training_spec.h"
@@ -193,6 +194,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
   if (software.cudnn_on_blackwell && gpu.architecture == gpu::Architecture::blackwell) software.flash_attention.reset();
   read_over(software, source);
+  if (written.recompute.modules) software.selective_recompute = SelectiveRecompute::attention;
   spec.form.dropout = software.dropout;
   spec.form.fused = software.fused;
   spec.form.sequence_first = software.sequence_first;
@@ -449,11 +451,15 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
     refuse_workload(source, "grad_norm", "post_validation needs pp of 2 or more; accepted with pp: 1: none and before");
   check_empty_stages(spec, source);
   check_deferred_head(spec, source);
-  resolve_recompute(written.recompute, spec, source);
+  resolve_recompute(written.recompute, spec, model, source);
   resolve_kept_inputs(spec, model, source);
   resolve_overlap_moe(spec, written, model, source);
   resolve_software(spec, written, model.dtype, model.latent.has_value(), group.gpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);
+  resolve_states(spec, written, model.dtype, source);
+  check_modules_format(spec, model, source);
+  resolve_adapters(spec, written, divides_backward(spec), model, source);
+  resolve_offload(spec, written, divides_backward(spec), source);
   spec.placement =
       resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
   if (halves > 1) spec.placement = dualpipe_placement(spec);
@@ -461,6 +467,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
   if (model.latent && spec.tp_overlap.any())
     refuse_workload(source, "tp_overlap",
                     "is not modelled with the multi-head latent attention of " + model.name + "; accepted: none");
+  check_adapters_overlap(spec, source);
   check_gtp_sums(spec, machine, source);
   check_groups_used({0}, machine, source);
   return spec;

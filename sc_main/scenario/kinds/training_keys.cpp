@@ -10,6 +10,7 @@
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/kinds/routing.h"
 #include "sc_main/scenario/kinds/tp_overlap.h"
+#include "sc_main/scenario/kinds/word_list.h"
 #include "sc_main/scenario/table/words.h"
 
 namespace railyard::scenario {
@@ -20,7 +21,7 @@ namespace {
 
 using workload::training::Software;
 
-constexpr std::uint32_t kMostBatchSequences = 1u << 20;
+constexpr std::uint32_t kMostBatchSequences = 1u << 20, kMostLoraRank = 1u << 16;
 constexpr const char* kOfSoftware = "of the software";
 
 template <class Member>
@@ -101,6 +102,36 @@ void add_gradients_key(Record<TrainingSection>& precision) {
       .choice("gradients", of_software(&Software::gradients), words_of(workload::training::kGradientFormatNames),
               "number format in which gradients are accumulated and reduced")
       .fallback(kOfSoftware);
+}
+
+void add_state_keys(Record<TrainingSection>& precision) {
+  precision.choice(
+      "parameters", &TrainingSection::parameters, words_of(kParameterFormatNames),
+      "weights in memory. model: model.dtype; gemm: matrices of layers in the type of precision.gemm only, "
+      "also on the links");
+  precision.choice("moments", &TrainingSection::moments, words_of(workload::training::kMomentFormatNames),
+                   "number format of the optimizer's two moments");
+  precision.choice("master", &TrainingSection::master, words_of(workload::training::kMasterFormatNames),
+                   "the optimizer's own copy of the weights; none: it updates the weights themselves");
+}
+
+Record<TrainingSection> offload_record() {
+  const auto offload = [](auto member) { return within(&TrainingSpec::offload, member); };
+  using workload::training::Offload;
+  Record<TrainingSection> r;
+  r.add("activations", offload(&Offload::activations),
+        "share of what a layer keeps for its backward pass that goes to host memory and comes back")
+      .range(0, 1);
+  r.number_or("layers", "all", &TrainingSection::offload_layers,
+              "layers of each virtual stage whose activations go there, from the first one on")
+      .range(1, kMostLayers)
+      .fallback("all");
+  r.add("prefetch_layers", offload(&Offload::prefetch_layers),
+        "layers whose activations come back before the layer whose backward pass runs")
+      .range(0, 64);
+  r.add("optimizer", offload(&Offload::optimizer),
+        "the CPUs run the optimizer: gradients go to host memory, where its state is, and weights come back");
+  return r;
 }
 
 }  // namespace
@@ -228,8 +259,9 @@ Record<TrainingSection> training_record() {
        "recompute",
        "what a backward slot computes again. selective: the core of attention; full: every layer, one by one; method "
        "uniform: every layer, in groups of `layers` of which the first input is kept; method block: the first "
-       "`layers` layers of each virtual stage",
-       "none, selective, full or {method: uniform or block, layers}", recompute_schema,
+       "`layers` layers of each virtual stage; modules, as Megatron-LM names them: core_attn, layernorm (both norms), "
+       "mlp (of layers without experts), moe (router, exchanges, experts), moe_act (activation of experts)",
+       "none, selective, full, {method: uniform or block, layers} or {modules}", recompute_schema,
        [](Section& section, const Node& node, const std::string& path) {
          section.recompute = read_recompute(node, path);
        })
@@ -265,7 +297,24 @@ Record<TrainingSection> training_record() {
   add_software_keys(r);
   Record<Section> precision = precision_record(&Section::precision);
   add_gradients_key(precision);
+  add_state_keys(precision);
   r.group("precision", precision, "number formats; weights have model.dtype");
+  Record<Section> lora;
+  lora.add("rank", &Section::lora_rank, "rows of A and columns of B; at most the width of the model")
+      .range(1, kMostLoraRank)
+      .required();
+  lora.custom(
+          "modules", "matrices with adapters", "list of qkv, proj, fc1, fc2",
+          [] { return word_list_schema(words_of(transformer::kAdaptedNames)); },
+          [](Section& section, const Node& node, const std::string& path) {
+            section.lora_modules = read_word_set(transformer::kAdaptedNames, node, path);
+          })
+      .fallback("all of them");
+  r.group_or(
+      "lora", "none", lora,
+      "low-rank adapters: the weights of the model are frozen, and two matrices of this rank beside each of some "
+      "matrices are trained");
+  r.group("offload", offload_record(), "what a step keeps in the memory of the CPU sockets");
   r.choice(
       "grad_norm", &Section::grad_norm, words_of(workload::training::kGradientNormNames),
       "norm of all gradients. before: every rank waits for it before the optimizer; post_validation: a rank waits for "

@@ -16,6 +16,10 @@ inline constexpr std::uint32_t kMostMicroBatches = 8192;
 enum class GatherFormat : std::uint8_t { automatic, bf16, mxfp8, nvfp4 };
 constexpr std::array<const char*, 4> kGatherFormatNames{"auto", "bf16", "mxfp8", "nvfp4"};
 
+/// precision.parameters
+enum class ParameterFormat : std::uint8_t { model, gemm };
+constexpr std::array<const char*, 2> kParameterFormatNames{"model", "gemm"};
+
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
   std::uint32_t written_tp = 1, written_gtp = 1, written_cp = 1, written_ep = 1, written_pp = 1,
@@ -29,6 +33,10 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::uint64_t> bucket_key;
   std::optional<workload::training::TpOverlap> tp_overlap_key;
   GatherFormat gather_dtype = GatherFormat::automatic;
+  ParameterFormat parameters = ParameterFormat::model;
+  std::optional<std::uint32_t> offload_layers;
+  std::uint32_t lora_rank = 0;  ///< 0: none
+  std::array<bool, transformer::kAdaptedNames.size()> lora_modules{true, true, true, true};
   double memory_limit_stages = 1;
   bool overlap_moe = false;
   PrecisionSection precision;
