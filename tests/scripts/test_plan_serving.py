@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,6 +108,28 @@ def test_a_fleet_without_certainty_runs_longer_only_where_the_answer_depends_on_
     sizes = Sizes(replace(TRAFFIC, rate_per_s=exact), Rates(colocated={(KIND, ONE): 8.0}), Queues(objectives), 9000, 64)
     sizes.look([Fleet(KIND, ONE, 5)])
     assert sizes.loads[Fleet(KIND, ONE, 3)].count > 2400 >= max(load.count for fleet, load in sizes.loads.items() if fleet.colocated > 3)
+
+
+class Deceiving:
+    """A simulator where three instances seem to be enough until a run has 5000 requests; four are."""
+
+    failed: dict = {}
+
+    @staticmethod
+    def together(_, subjects, searches):
+        def load(count, instances):
+            is_open = instances == 3 and count < 5000
+            verdict = Verdict.OPEN if is_open else Verdict.HOLDS if instances > 3 else Verdict.BROKEN
+            return SimpleNamespace(rate_per_s=TRAFFIC.rate_per_s, count=count, verdict=verdict, holds=instances > 3 or is_open, filling_factor=2.0, findings=[])
+
+        return {fleet: driven(steps, lambda loads, n=subjects[fleet][1].instances: [load(count, n) for _, count in loads]) for fleet, steps in searches.items()}
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 9])
+def test_the_number_is_looked_for_again_where_a_longer_run_changes_a_verdict(first):
+    sizes = Sizes(TRAFFIC, Rates(colocated={(KIND, ONE): 8.0}), Deceiving(), 8000, 64)
+    sizes.look([Fleet(KIND, ONE, first)])
+    assert [fleet.colocated for fleet in sizes.smallest()] == [4] and sizes.loads[Fleet(KIND, ONE, 3)].count >= 5000
 
 
 def test_a_replayed_trace_is_judged_as_it_is():
