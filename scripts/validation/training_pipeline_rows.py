@@ -32,8 +32,8 @@ SCHEDULES = {
 # arXiv 2401.10241, table 3: layers, hidden size, heads, micro-batch
 MODELS = {"GPT 1.5B": (22, 2304, 24, 6), "GPT 6.2B": (30, 4096, 32, 3), "GPT 14.6B": (46, 5120, 40, 1)}
 DUALPIPE = (("GEMM", "shapes of the products are not printed"),
-            ("waits", "includes waits for ranks that run multi-head latent attention (MLA), which is not modelled"),
-            ("", "contains multi-head latent attention (MLA), which is not modelled"))
+            ("attention fwd", "one kernel, which no training step reports alone (tests/transformer/transformer_latent.cpp compares it)"),
+            ("", "a sum over a trace of two passes, which no run reports"))
 SEQ = 1024
 VOCAB = 32000  # not printed; with one embedding, the models' names are their parameters (14.6B; with GPT-2's 50257 it would be 14.7B)
 PER_SECOND = {"samples/s/GPU": 1.0, "tok/s/GPU": 1.0, "fraction": 1.0}
