@@ -21,6 +21,7 @@
 #include "sc_main/output_directory.h"
 #include "sc_main/progress.h"
 #include "sc_main/results.h"
+#include "sc_main/run_parts.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/simulation.h"
 #include "sc_main/stall_report.h"
@@ -133,33 +134,6 @@ void check_engine_options(const Options& options, const WorkloadRun& workload) {
                        fmt::format("workload.kind {} has no serving engine; accepted: serving", workload.kind()));
 }
 
-/// Of this process alone: getrusage() also counts what the process that started it had.
-std::uint64_t peak_rss_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  std::uint64_t kib = 0;
-  while (status >> word)
-    if (word == "VmHWM:" && status >> kib) break;
-  return kib * 1024;
-}
-
-/// A reader that has left early (EPIPE) misses nothing that it wanted.
-/// @throws std::system_error if text for stdout was lost otherwise
-void flush_stdout() {
-  errno = 0;
-  std::cout.flush();
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  if (errno != EPIPE) cannot_write("to stdout", errno);
-}
-
-/// A simulation that lives as long as the process: SystemC removes the ports of a machine one by one, and searches each.
-/// @throws as Simulation
-Simulation& simulation_until_exit(const Scenario& scenario, execution::JobSink& sink) {
-  static Simulation* only = nullptr;
-  only = new Simulation(scenario, sink);
-  return *only;
-}
-
 /// After all checks, so that an error is the only line.
 void print_notes(const Options& options, const Scenario& scenario) {
   if (options.quiet) return;
@@ -183,10 +157,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (!options.quiet) fmt::print(stderr, "{}", routing_text(scenario, simulation));
   if (out && !options.quiet) fmt::print(stderr, "{}", waveform_text(options, simulation));
   if (out) {
-    write_file(out->file("command.txt"), options.command + "\n");
-    write_file(out->file("scenario.yaml"), scenario.resolved);
-    write_file(out->file("machine.json"), json_text(describe(simulation)));
-    simulation.workload().open_tables(*out);
+    begin_files(*out, options.command, simulation);
     if (options.iterations) simulation.workload().open_iterations(*out);
   }
 
@@ -226,9 +197,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (why && !options.quiet) std::cout << Why::table(why->results());
   if (out) {
     jobs.close();
-    write_file(out->file("summary.json"), json_text(results));
-    write_links_csv(simulation, out->file("links.csv"));
-    simulation.workload().write_tables(*out);
+    end_files(*out, results, simulation);
     if (why) why->write(*out);
   }
   OutputFailure::check();
@@ -273,10 +242,7 @@ int do_as_asked(const Options& options, const char* platform) {
     std::cout << scenario_schema();
     return kExitDone;
   }
-  sc_core::sc_set_time_resolution(1, sc_core::SC_FS);
-  sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);  // stdout is only for the table
-  sc_core::sc_report_handler::set_actions(
-      sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);  // not abort(), which would leave files
+  prepare_systemc();
   if (!options.explain_each.empty()) {
     if (options.explain_each == "-") {
       explain_each(options, platform, std::cin);
@@ -310,21 +276,7 @@ int platform_main(const char* platform, int argc, char** argv) {
   const Parsed parsed = parse(platform, argc, argv);
   if (!parsed.options) return parsed.status;
   const Options& options = *parsed.options;
-  try {
-    const int status = do_as_asked(options, platform);
-    flush_stdout();
-    return status;
-  } catch (const InputError& e) {
-    std::cerr << e.what() << "\n";
-    return kExitBadInput;
-  } catch (const std::system_error& e) {  // a file or folder is not writable
-    std::cerr << platform << ": error: " << printable(e.what()) << "\n";
-    return kExitBadInput;
-  } catch (const std::bad_alloc&) {
-    std::cerr << printable(options.input())
-              << ": error: simulating this machine and workload needs more memory than this computer has\n";
-    return kExitBadInput;
-  }
+  return status_of(platform, options.input(), [&] { return do_as_asked(options, platform); });
 }
 
 }  // namespace railyard
