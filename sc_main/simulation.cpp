@@ -107,10 +107,11 @@ transport::Fidelity Simulation::fidelity() const {
 
 Simulation::~Simulation() = default;
 
-void Simulation::run(std::function<bool(Time)> hook) {
+void Simulation::run(std::function<bool(Time)> hook, const std::function<void()>& drive) {
   fabric_->calendar().set_instant_hook([this, hook = std::move(hook), last = Time()](Time now) mutable {
     // After undeliverable bytes, the run has no further results.
-    if (events_->only_left(workload_->events_left()) || fabric_->recovery().undeliverable()) {
+    const bool has_ended = !workload_->is_open() && events_->only_left(workload_->events_left());
+    if (has_ended || fabric_->recovery().undeliverable()) {
       end_ = last;
       return false;
     }
@@ -118,7 +119,7 @@ void Simulation::run(std::function<bool(Time)> hook) {
     return !hook || hook(now);
   });
   fabric_->calendar().at(Time(), *this, 0, 0);
-  sc_core::sc_start();
+  drive ? drive() : sc_core::sc_start();
   if (const auto& at = fabric_->calendar().overran())
     throw InputError(scenario_.workload_origin,
                      fmt::format("workload: a job or transfer that begins at {:.9f} s would end "

@@ -33,7 +33,8 @@ class Simulation : private transport::CalendarClient {
 
   /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts as an event of
   /// the calendar at the first instant, so models can send at once.
-  void run(std::function<bool(Time)> hook);
+  /// @param drive  lets SystemC run; nullptr: to the end at once
+  void run(std::function<bool(Time)> hook, const std::function<void()>& drive = nullptr);
 
   /// With the part of the machine that is simulated, if it is folded.
   const Scenario& scenario() const { return scenario_; }

@@ -93,7 +93,7 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
       gpus.push_back(machine_.gpu_in_group(instance.group, index));
     if (spec().nic_rule == workload::inference::NicRule::modulo) assign_nics(gpus);
     if (!is_paged()) check_whole_sequences(scenario, instance);
-    blocks_.push_back(is_paged() ? kv_blocks(scenario, instance) : 0);
+    blocks_.push_back(is_paged() ? railyard::kv_blocks(scenario, instance) : 0);
     placed.push_back({machine_.gpus(gpus), blocks_.back(), {}});
     placed.back().host.blocks = host_blocks[placed.size() - 1];
     for (const GpuId id : gpus) placed.back().host.memories.push_back(machine_.host_of(id).window());

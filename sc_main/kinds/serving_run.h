@@ -28,6 +28,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
     return is_paged() ? static_cast<Bytes>(gpu.datasheet().hbm.visible_bytes()) : gpu.hbm().capacity();
   }
   bool done() const override { return service_->api_server().done(); }
+  bool is_open() const override { return service_->api_server().is_open(); }
   std::size_t events_left() const override { return done() ? service_->changes_left() : 0; }
   bool complete() const override { return done() && service_->api_server().refused() == 0; }
   std::string progress() const override;
@@ -58,6 +59,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   void write_tables(const OutputDirectory& out) override;
 
   workload::inference::Service& service() { return *service_; }
+  /// Of the KV cache of each instance.
+  const std::vector<std::uint32_t>& kv_blocks() const { return blocks_; }
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }

@@ -59,6 +59,8 @@ class WorkloadRun {
   virtual void start() = 0;
 
   virtual bool done() const = 0;
+  /// Whether more of it can come from outside of the run.
+  virtual bool is_open() const { return false; }
   /// Events of the scenario on the calendar that belong to the workload, and change nothing any more.
   virtual std::size_t events_left() const { return 0; }
   /// Whether all of the workload was done, and nothing refused.

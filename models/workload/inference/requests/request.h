@@ -1,8 +1,8 @@
 // A request for inference, the content of its tokens, and its times.
 //
 // The room `requests` says what clients ask for, and knows nothing of engines. A RequestSource gives requests one by one, in
-// the order of their arrival: a RequestList (a list, or a trace whose lines are read as they are needed), a RequestGenerator,
-// which draws lengths and prefixes, or a SessionGenerator, whose requests follow each other; both start by RequestStarts. The API
+// the order of their arrival: a RequestList (a list, or a trace), a RequestGenerator, a SessionGenerator, whose requests follow each other
+// (both start by RequestStarts), or a LiveSource, whose requests come from outside while the run goes on. The API
 // server of a service takes them, and tells the source when the client has an answer, so that the next request can depend on it.
 // Plain C++; no SystemC.
 #pragma once

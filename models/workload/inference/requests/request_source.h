@@ -32,7 +32,10 @@ class RequestSource {
   virtual std::uint32_t done(std::uint32_t request, Time now) = 0;
   /// Whether an arrival can depend on an answer. If not, next_arrival() stays as it is until it is taken.
   virtual bool follows_answers() const = 0;
-  /// Number of requests that the source will have produced at its end.
+  /// Whether requests can still come from outside of the run. Then the next one can arrive at any instant from now on, and nothing
+  /// that may happen before it is certain.
+  virtual bool is_open() const { return false; }
+  /// Number of requests that the source will have produced at its end; while is_open(), more than have come.
   virtual std::uint32_t count() const = 0;
 };
 

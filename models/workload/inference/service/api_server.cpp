@@ -24,6 +24,7 @@ Time ApiServer::next_queued(Time answered) const {
   const Time now = executor_.fabric().now();
   if (before_queue_ > 0) return now;
   if (arrived_ == count()) return Time::max();
+  if (source_->is_open()) return now;
   if (!source_->follows_answers() || live_.empty()) return scheduled_arrival_;
   return leaving_ > 0 ? now : sooner(scheduled_arrival_, answered);
 }
@@ -49,6 +50,7 @@ void ApiServer::arrive() {
   RequestSource::Arrival arrival = source_->take();
   if (!client_.accepts(arrival.request)) {
     ++refused_;
+    for (RequestSink* sink : sinks_) sink->on_refused(request);
     source_->done(request, executor_.fabric().now());
     return;
   }
@@ -165,6 +167,7 @@ void ApiServer::delivered(std::uint32_t request) {
   } else if (times.tokens.size() == live.request.output_tokens) {
     executor_.measured("tpot_s", request, live.request.output_tokens - 1);
   }
+  for (RequestSink* sink : sinks_) sink->on_token(request, live);
   finish(request);
 }
 

@@ -25,6 +25,10 @@ class RequestSink {
  public:
   /// The request is done. `stay` is valid only during the call.
   virtual void on_served(std::uint32_t request, const Stay& stay) = 0;
+  /// The client has the next token, the last one of `stay.times.tokens`.
+  virtual void on_token(std::uint32_t /*request*/, const Stay& /*stay*/) {}
+  /// No instance can ever hold the request.
+  virtual void on_refused(std::uint32_t /*request*/) {}
 
  protected:
   ~RequestSink() = default;
@@ -59,6 +63,9 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   void follow(RequestListener& listener) { listener_ = &listener; }
   /// Schedules the first arrival. Call once, before the simulation starts.
   void start() { schedule_arrival(); }
+  /// Requests have come to a source that is open, or it has been closed.
+  void requests_came() { schedule_arrival(); }
+  bool is_open() const { return source_->is_open(); }
 
   /// A request on its way.
   Stay& on_way(std::uint32_t request) { return live_.at(request); }

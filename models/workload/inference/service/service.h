@@ -88,6 +88,8 @@ class Service : private ApiServerClient,
 
   /// Requests: what clients have sent and received. A request that its instances can never hold is refused.
   const ApiServer& api_server() const { return api_server_; }
+  /// See ApiServer.
+  void requests_came() { api_server_.requests_came(); }
   std::size_t instances() const { return instances_.size(); }
   Instance& instance(std::size_t id) { return *instances_[id]; }
   const HandoffPlan& handoff_plan(std::size_t from, std::size_t to) {
