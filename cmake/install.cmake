@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 # Runtime: a folder of the project's layout, whose scripts find all else beside them. A link leads to the command.
 set(home ${CMAKE_INSTALL_LIBEXECDIR}/railyard)
-install(TARGETS ${RAILYARD_PLATFORMS} RUNTIME DESTINATION ${home}/bin COMPONENT runtime)
+install(TARGETS ${RAILYARD_PLATFORMS} railyard_serve RUNTIME DESTINATION ${home}/bin COMPONENT runtime)
 install(DIRECTORY scripts DESTINATION ${home} COMPONENT runtime USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE
   # Tools of those who change the project.
@@ -56,7 +56,7 @@ configure_package_config_file(cmake/RailyardConfig.cmake.in ${CMAKE_BINARY_DIR}/
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/RailyardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/RailyardConfig.cmake ${CMAKE_BINARY_DIR}/RailyardConfigVersion.cmake DESTINATION ${config} COMPONENT dev)
 install(DIRECTORY models/ platforms sc_main DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/railyard COMPONENT dev FILES_MATCHING PATTERN "*.h"
-  REGEX "/platforms/datasheets$" EXCLUDE)
+  REGEX "/(platforms/datasheets|sc_main/serve)$" EXCLUDE)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME railyard)

@@ -1,0 +1,107 @@
+// The answer to a request on its way from the simulation, which adds tokens, to the client's thread, which waits for them. Plain C++.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "sc_main/serve/api_request.h"
+
+namespace railyard::serve {
+
+/// Instants of the simulated run.
+struct AnswerFacts {
+  std::uint32_t number = 0;  ///< of the request, as in requests.csv
+  Time arrival;
+  std::uint64_t cached_tokens = 0;  ///< of the prompt; known at the end
+  double behind_s = 0;  ///< the simulation was this far behind the wall clock, at the latest instant that is known
+};
+
+class Answer {
+ public:
+  explicit Answer(ApiRequest request) : request_(std::move(request)) {}
+
+  const ApiRequest& request() const { return request_; }
+
+  // For the simulation.
+  /// The request has entered the run.
+  void arrived(std::uint32_t number, Time at, double behind_s) {
+    change([&] {
+      facts_.number = number;
+      facts_.arrival = at;
+      facts_.behind_s = behind_s;
+      has_arrived_ = true;
+    });
+  }
+  /// The client has the next token.
+  void add_token(Time at, double behind_s) {
+    change([&] {
+      facts_.behind_s = behind_s;
+      tokens_.push_back(at);
+    });
+  }
+  /// It has all tokens.
+  void end(std::uint64_t cached_tokens) {
+    change([&] {
+      facts_.cached_tokens = cached_tokens;
+      has_ended_ = true;
+    });
+  }
+  /// There is no answer, or not all of it.
+  void fail(const ApiError& error) {
+    change([&] { error_ = error; });
+  }
+
+  // For the client's thread. They wait for the simulation, and throw ApiError after fail().
+  AnswerFacts wait_arrival() {
+    const auto lock = wait([&] { return has_arrived_; });
+    return facts_;
+  }
+  /// Arrival of a token at the client. @pre index < answer_tokens of the request
+  Time wait_token(std::size_t index) {
+    const auto lock = wait([&] { return tokens_.size() > index; });
+    return tokens_[index];
+  }
+  AnswerFacts wait_end() {
+    const auto lock = wait([&] { return has_ended_; });
+    return facts_;
+  }
+  /// As far as they are known.
+  AnswerFacts facts() {
+    const std::lock_guard lock(mutex_);
+    return facts_;
+  }
+  /// @pre wait_end()
+  const std::vector<Time>& tokens() const { return tokens_; }
+
+ private:
+  template <class What>
+  void change(const What& what) {
+    {
+      const std::lock_guard lock(mutex_);
+      what();
+    }
+    changed_.notify_all();
+  }
+  template <class Condition>
+  std::unique_lock<std::mutex> wait(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return error_ || condition(); });
+    if (!condition()) throw ApiError(*error_);
+    return lock;
+  }
+
+  const ApiRequest request_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  AnswerFacts facts_;
+  std::vector<Time> tokens_;
+  std::optional<ApiError> error_;
+  bool has_arrived_ = false, has_ended_ = false;
+};
+
+}  // namespace railyard::serve
