@@ -9,7 +9,7 @@ from lib.yaml_source import InputError, nearest
 
 from . import executables, lists
 
-WITH_SCENARIO = ("run", "explain", "describe", "check")  # whose words are scenarios
+WITH_SCENARIO = ("run", "explain", "describe", "check", "serve")  # whose words are scenarios
 
 BASH = r"""# bash completion of railyard; written by: railyard completion bash
 _railyard() {
@@ -39,7 +39,9 @@ _railyard() {
 @choices@
       esac
       case $current in
-        -*) COMPREPLY=($(compgen -W '@options@' -- "$current")) ;;
+        -*) word='@options@'
+          [ "${COMP_WORDS[1]}" = serve ] && word='@server_options@'
+          COMPREPLY=($(compgen -W "$word" -- "$current")) ;;
         *) COMPREPLY=($(compgen -W '@scenarios@' -- "$current") $(compgen -f -- "$current")) ;;
       esac ;;
     list) [ "$COMP_CWORD" -eq 2 ] && COMPREPLY=($(compgen -W '@lists@' -- "$current")) ;;
@@ -53,13 +55,16 @@ complete -o filenames -F _railyard railyard
 ZSH = r"""#compdef railyard
 # zsh completion of railyard; written by: railyard completion zsh
 _railyard() {
-  local -a commands options
+  local -a commands options server_options
   local key=${PREFIX%%=*} word=
   commands=(
 @described@
   )
   options=(
 @described_options@
+  )
+  server_options=(
+@described_server_options@
   )
   if (( CURRENT == 2 )); then
     _describe command commands
@@ -81,7 +86,9 @@ _railyard() {
           return ;;
 @choices@
       esac
-      if [[ $PREFIX == -* ]]; then
+      if [[ $PREFIX == -* && ${words[2]} == serve ]]; then
+        _describe option server_options
+      elif [[ $PREFIX == -* ]]; then
         _describe option options
       else
         compadd -- @scenarios@
@@ -139,11 +146,21 @@ def _cases(words: dict[str, tuple[str, ...]], indent: int, line: str) -> str:
     return "\n".join(f"{' ' * indent}{_pattern(key)}) {line.replace('@', ' '.join(each))} ;;" for key, each in words.items() if each)
 
 
+def _names(options: list[executables.Option]) -> str:
+    return " ".join(name for option in options for name in option.names)
+
+
+def _described(options: list[executables.Option]) -> str:
+    """Lines of an array for _describe of zsh."""
+    return "\n".join("    '{}:{}'".format(name, option.text.replace("'", "").replace(":", "\\:")) for option in options for name in option.names)
+
+
 def script(shell: str, executable: pathlib.Path, commands: dict[str, str]) -> str:
     """@throws InputError for a shell other than bash and zsh"""
     if shell not in ("bash", "zsh"):
         raise InputError(f"railyard completion: error: '{shell}' is unknown{nearest(shell, ('bash', 'zsh'))}; accepted: bash, zsh")
     found, options = table(executable), executables.all_options(executable)
+    server_options = executables.server_options(executable.parent)
     choices = {name: tuple(option.value.split("|")) for option in options for name in option.names if "|" in option.value}
     choices["--platform"] = tuple(executables.platforms())
     is_bash = shell == "bash"
@@ -151,10 +168,9 @@ def script(shell: str, executable: pathlib.Path, commands: dict[str, str]) -> st
     pieces = {
         "commands": " ".join(commands), "with_scenario": "|".join(WITH_SCENARIO), "keys": " ".join(found), "lists": " ".join(lists.LISTS),
         "scenarios": " ".join(path.relative_to(executables.SCENARIOS).with_suffix("").as_posix() for path in executables.scenarios()),
-        "options": " ".join(name for option in options for name in option.names),
+        "options": _names(options), "server_options": _names(server_options),
         "described": "\n".join(f"    '{name}:{text}'" for name, text in quoted.items()),
-        "described_options": "\n".join("    '{}:{}'".format(name, option.text.replace("'", "").replace(":", "\\:"))
-                                       for option in options for name in option.names),
+        "described_options": _described(options), "described_server_options": _described(server_options),
         "values": _cases({key: words for key, (_, words) in found.items()}, 10, "word='@'"),
         "choices": _cases(choices, 8, "COMPREPLY=($(compgen -W '@' -- \"$current\")); return" if is_bash else "compadd -- @; return"),
     }
@@ -179,7 +195,8 @@ def manual(executable: pathlib.Path, about: str, commands: dict[str, str]) -> st
             lines.extend((".TP", f".B {_roff(name)}", _roff(text) or r"\&"))
 
     section("COMMANDS", iter(commands.items()))
-    section("OPTIONS", ((" ".join((", ".join(option.names), option.value)).strip(), option.text) for option in executables.all_options(executable)))
+    for head, options in (("OPTIONS", executables.all_options(executable)), ('"OPTIONS OF SERVE"', executables.server_options(executable.parent))):
+        section(head, ((" ".join((", ".join(option.names), option.value)).strip(), option.text) for option in options))
     section("KEYS OF A SCENARIO", ((key, text + (f"; one of: {', '.join(words)}" if words else "")) for key, (text, words) in table(executable).items()))
     section('"EXIT STATUS"', iter((("0", "done"), ("2", "bad input; one line says where and what is accepted"),
                                    ("3", "the run cannot go on; stderr says which job waits for what"), ("128 + N", "ended by signal N"))))

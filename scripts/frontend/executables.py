@@ -14,6 +14,7 @@ from lib.yaml_source import InputError, nearest, read
 BOARDS = ROOT / "platforms" / "datasheets" / "boards"
 SCENARIOS = ROOT / "scenarios"
 _COLUMN = 32  # of the texts in a help page
+SERVER = "railyard_serve"  # beside the platform executables; it runs all machines
 _OWN = {"--bin": "DIR", "--platform": "NAME"}  # options that only the front has, with their values
 
 
@@ -41,7 +42,15 @@ def executable(folder: pathlib.Path, platform: str) -> pathlib.Path:
     known = platforms()
     if platform not in known:
         raise InputError(f"railyard: error: platform '{platform}' is unknown{nearest(platform, known)}; accepted: {', '.join(known)}")
-    path = folder / platform
+    return _there(folder / platform)
+
+
+def server(folder: pathlib.Path) -> pathlib.Path:
+    """@throws InputError if there is none"""
+    return _there(folder / SERVER)
+
+
+def _there(path: pathlib.Path) -> pathlib.Path:
     if not os.access(path, os.X_OK):
         raise InputError(f"railyard: error: {path}: no such executable; --bin DIR names the folder of the platform executables")
     return pathlib.Path(min(os.path.relpath(path), str(path), key=len))
@@ -58,9 +67,9 @@ def output(command: Sequence[str | pathlib.Path]) -> str:
 
 @functools.cache
 def options(of: pathlib.Path) -> list[Option]:
-    """The options of the platform executables, from their help pages."""
+    """The options of the platform executables, or of the server, from their help pages."""
     found = []
-    for page in ((of, "--help"), (of, "--help", "llmservingsim")):
+    for page in ((of, "--help"),) if of.name == SERVER else ((of, "--help"), (of, "--help", "llmservingsim")):
         for line in output(page).splitlines():
             head, text = line[:_COLUMN], line[_COLUMN:].strip()
             if words := re.fullmatch(r"  (-\S+)(?: (\S+))? *", head):
@@ -71,7 +80,12 @@ def options(of: pathlib.Path) -> list[Option]:
 def all_options(of: pathlib.Path) -> list[Option]:
     """With those of the front."""
     return [Option(("--platform",), "NAME", "The machine, for a scenario that names none"),
-            Option(("--bin",), "DIR", "Folder of the platform executables"), *options(of)]
+            Option(("--bin",), "DIR", "Folder of the platform executables"), *(option for option in options(of) if "--platform" not in option.names)]
+
+
+def server_options(folder: pathlib.Path) -> list[Option]:
+    """None if the server is not built."""
+    return all_options(server(folder)) if os.access(folder / SERVER, os.X_OK) else []
 
 
 def _parts(words: Sequence[str], valued: set[str]) -> Iterator[tuple[str, str]]:
@@ -123,15 +137,16 @@ def platform_of(scenario: str) -> str:
     raise InputError(f"{scenario}: error: platform: missing; add it, or give --platform NAME; one of: {', '.join(platforms())}")
 
 
-def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = ()) -> Call:
+def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = (), serves: bool = False) -> Call:
     """The executable for these words of a command line: that of the scenario's platform, of --set platform=NAME, or of --platform NAME.
 
-    @param added  words for the executable, besides those
+    @param added   words for the executable, besides those
+    @param serves  the server, which is told the platform
     @throws InputError
     """
     bins = [value for name, value in _parts(words, set(_OWN)) if name == "--bin" and value]
     folder = pathlib.Path(bins[-1]) if bins else folder
-    valued = {name for option in options(any_executable(folder)) if option.value and not option.value.startswith("[") for name in option.names}
+    valued = {name for option in options(server(folder) if serves else any_executable(folder)) if option.value and not option.value.startswith("[") for name in option.names}
     kept, platform, scenario, is_asked = list(added), None, None, False
     for name, value in _parts(words, valued | set(_OWN)):
         if name in _OWN:
@@ -145,6 +160,8 @@ def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = ()) 
             platform = value.partition("=")[2]
         is_asked = is_asked or name in ("-h", "--help", "--help-all", "--version", "--schema")
         kept += [word for word in (name, value) if word]
+    if is_asked and serves:
+        return Call(server(folder), kept)
     if is_asked:
         return Call(executable(folder, platform) if platform else any_executable(folder), kept)
     if platform is None:
@@ -155,4 +172,5 @@ def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = ()) 
         platform = platform_of(scenario)
     elif scenario is not None and f"platform={platform}" not in kept:
         kept += ["--set", f"platform={platform}"]
-    return Call(executable(folder, platform), kept)
+    machine = executable(folder, platform)
+    return Call(server(folder), ["--platform", platform, *kept]) if serves else Call(machine, kept)

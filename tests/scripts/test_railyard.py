@@ -11,7 +11,7 @@ from platform_runs import BIN, PLATFORMS, ROOT, run as run_platform, tiny, TINY
 
 pytest.importorskip("yaml")
 COMMAND = ROOT / "scripts" / "railyard"
-ASKED = ("run", "explain", "describe", "check")
+ASKED = ("run", "explain", "describe", "check", "serve")
 
 
 def railyard(*words, cwd=None):
@@ -75,6 +75,16 @@ def test_what_cannot_run_is_refused_in_one_line(tmp_path):
     assert "did you mean 'zsh'?" in refused("completion", "csh")
 
 
+def test_serve_finds_the_machine_of_its_scenario(tmp_path):
+    """The server is told the platform, and refuses what does not serve."""
+    assert "--listen HOST:PORT" in railyard("serve", "--help").stdout
+    assert "serves no clients" in refused("serve", "layers/decode")
+    assert "platform: missing" in refused("serve", tiny(tmp_path))
+    assert "disaggregated_prefill serves no clients" in refused("serve", tiny(tmp_path), "--platform", "dgx_a100")
+    assert "can be reached from other computers" in refused("serve", "load", "--listen", "0.0.0.0:0")
+    assert "--timeline" in refused("serve", "load", "--timeline")
+
+
 def test_lists_name_what_is_shipped():
     for what, folder, kind in (("models", "scenarios/models", "json"), ("gpus", "platforms/datasheets/gpus", "yaml"),
                                ("machines", "platforms/datasheets/boards", "yaml"), ("engines", "platforms/datasheets/engines", "yaml")):
@@ -109,6 +119,7 @@ def test_bash_completes_commands_options_keys_and_words():
     assert "layers/decode" in completed(script, "railyard", "run", "layers/")
     assert completed(script, "railyard", "run", "s.yaml", "--timel") == ["--timeline"]
     assert completed(script, "railyard", "run", "s.yaml", "--jobs", "st") == ["stage"]
+    assert completed(script, "railyard", "serve", "s.yaml", "--pa") == ["--pace"]
     assert "workload.prefill.tp=" in completed(script, "railyard", "run", "s.yaml", "--set", "workload.pre")
     assert completed(script, "railyard", "run", "s.yaml", "--set", "fabric.fidelity=tr") == ["train"]
     assert completed(script, "railyard", "run", "s.yaml", "--set", "fabric.fidelity=") == ["train", "fluid", "auto"]
