@@ -38,11 +38,12 @@ Rate ll128_rate(const gpu::GpuDatasheet& gpu, std::uint32_t channels) {
 }
 
 /// Rate of the copies of lone GPUs in LL128. Each line has a flag, so a receiver reads lines and writes them to the buffer of the
-/// next proxy while others arrive (NVIDIA/nccl v2.29.2 src/device/prims_ll128.h); proxies send whole chunks. At the end of a chunk,
-/// at least the last lines remain, else what is read more slowly than a NIC brings it.
-Rate ll128_lone_copy_rate(const Site& site, Rate channel, Bytes chunk) {
+/// next proxy while others arrive (NVIDIA/nccl v2.29.2 src/device/prims_ll128.h); proxies send whole chunks. Channels share the
+/// NICs. At the end of a chunk, at least the last lines remain, else what is read more slowly than it arrives.
+Rate ll128_lone_copy_rate(const Site& site, Rate channel, std::uint32_t channels, Bytes chunk) {
   const NcclTables& nccl = nccl_tables();
-  const double copy_ns = 1 / channel.gb_per_s(), arrive_ns = 128.0 / 120 / site.network_gb_per_s;  // of a byte
+  const double arrives_gb_per_s = site.network_gb_per_s * std::min(1.0, static_cast<double>(site.nics) / channels);
+  const double copy_ns = 1 / channel.gb_per_s(), arrive_ns = 128.0 / 120 / arrives_gb_per_s;  // of a byte
   const double lines =
       static_cast<double>(nccl.ll128_line_bytes * nccl.most_threads.ll128) / static_cast<double>(chunk);
   return Rate::gb_per_s(1 / std::max(copy_ns - arrive_ns, copy_ns * std::min(1.0, lines)));
@@ -244,7 +245,7 @@ void plan_nccl(CollectiveSpec& spec, const CollectiveRequest& request, const Gro
                        : shrinks                     ? tree_ll128_chunk(site, of_channel)
                                                      : nccl.slot_bytes.ll128;
     if (plan.protocol == Protocol::ll128 && site.servers > 1 && site.ranks == site.servers)
-      spec.cost.copy_rate = ll128_lone_copy_rate(site, spec.cost.channel_rate, spec.chunk_bytes);
+      spec.cost.copy_rate = ll128_lone_copy_rate(site, spec.cost.channel_rate, plan.channels, spec.chunk_bytes);
     const bool in_host = plan.protocol == Protocol::ll && through_host(site);
     if (is_rooted(spec.operation) || in_host) {
       // Every line has a flag of its own, so it is forwarded before the chunk is complete. Only where lines are slow does this
