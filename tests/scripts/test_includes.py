@@ -127,6 +127,8 @@ def names_of_a_unit(text):
     around = ", ".join(re.findall(r"^namespace (\S+) \{", text, re.MULTILINE))
     for word, name in re.findall(r"^using ([\w:]*?)(\w+);", text, re.MULTILINE):
         yield around, "using", name, word
+    for name, type_ in re.findall(r"^using (\w+) = ([^;]+);", re.sub(r"^namespace \{\n.*?^\}  // namespace$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE):
+        yield around, "using", name, f"{type_} as "
     for block in re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL):
         for line in re.findall(r"^(?:inline )?(?:constexpr|const|static) [^;({]*?;", block, re.MULTILINE):
             for name in re.findall(r"(\w+) =", line):
