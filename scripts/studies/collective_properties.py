@@ -63,11 +63,8 @@ PLANNED_LL_STEP_US, BLACKWELL_LL_STEP_US = 0.6, 1.5
 HOST_LL_SHARE = 0.5
 # Over servers NCCL plans LL with up to 39 GB/s for each of two servers and 20 GB/s for each of more (src/graph/tuning.cc, llMaxBws),
 # whatever the number of NICs and GPUs. Their proxies check the lines, each 2.5 GB/s (models/collective/nccl_tables.cpp). A chain fills
-# with a line of each channel, a tree with a chunk at each level.
+# with a line of each channel.
 TWO_LL_BYTES_PER_US, MORE_LL_BYTES_PER_US, PROXY_LL_BYTES_PER_US, LL_LINE = 39e3, 20e3, 2.5e3, 4 << 10
-# NCCL plans the latency of a ring's steps once (src/graph/tuning.cc, latencies). In LL a channel goes round once for each 32 KiB that it
-# has of a rank's part (src/enqueue.cc, calcCollChunking), and pays the latency each time.
-LL_CHUNK = 32 << 10
 
 
 class Machine(NamedTuple):
@@ -189,16 +186,9 @@ class Times:
         proxies = min(machine.nics, machine.members // machine.servers)
         channels = int(row["channels"])
         share = -(-channels // proxies) / channels  # of the busiest proxy
-        fill = 0
-        if self.operation in ("broadcast", "reduce"):
-            fill = (machine.servers - 1) * min(size, LL_LINE * channels)
-        elif row["algorithm"] == "tree":
-            fill = 2 * int(math.log2(machine.servers)) * min(size, LL_CHUNK * channels)
+        fill = (machine.servers - 1) * min(size, LL_LINE * channels) if self.operation in ("broadcast", "reduce") else 0
         planned = TWO_LL_BYTES_PER_US if machine.servers == 2 else MORE_LL_BYTES_PER_US
-        checked_us = (rounds * size + fill) * share / PROXY_LL_BYTES_PER_US
-        loops = max(1, -(-size // (machine.members * channels * LL_CHUNK))) if row["algorithm"] == "ring" and not fill else 1
-        again_us = max(0, time - checked_us) * (loops - 1) / loops
-        return polled_us + max(0, checked_us - rounds * size / planned) + again_us
+        return polled_us + max(0, (rounds * size + fill) * share / PROXY_LL_BYTES_PER_US - rounds * size / planned)
 
     def proportional_from(self, row):
         """Bytes above those that fill what works at once; of nvls_tree, the heads of all channels on the way up and down."""
