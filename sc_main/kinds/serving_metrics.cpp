@@ -2,41 +2,16 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <functional>
+
+#include "sc_main/kinds/instance_metrics.h"
 
 namespace railyard {
 
 using workload::inference::RankTimes;
-using workload::inference::StageTimes;
 
 namespace {
 
 using F = ServingFigures;
-
-/// A value for each stage: {stage0: ...}.
-Value by_stage(const F::Instance& instance, const std::function<Value(const F::Stage&)>& value) {
-  Value all = Value::empty_group();
-  for (std::size_t p = 0; p < instance.stages.size(); ++p) all[fmt::format("stage{}", p)] = value(instance.stages[p]);
-  return all;
-}
-
-Value busy(const F::Instance& instance) {
-  return by_stage(instance, [](const F::Stage& stage) { return stage.seconds[StageTimes::kBusy]; });
-}
-
-Value utilisation(const F& f, const F::Instance& instance) {
-  return by_stage(
-      instance, [&](const F::Stage& stage) { return f.end_s > 0 ? stage.seconds[StageTimes::kBusy] / f.end_s : 0.0; });
-}
-
-Value bubbles(const F::Instance& instance) {
-  return by_stage(instance, [](const F::Stage& stage) {
-    Value causes = Value::empty_group();
-    for (std::size_t use = StageTimes::kBusy + 1; use < StageTimes::kUses; ++use)
-      causes[StageTimes::kNames[use]] = stage.seconds[use];
-    return causes;
-  });
-}
 
 /// Nothing, where a scheduler does not say for what requests wait.
 Value ttft_parts(const F& f) {
@@ -48,33 +23,6 @@ Value ttft_parts(const F& f) {
 }
 
 double whole(std::uint64_t count) { return static_cast<double>(count); }
-
-using FigureOf = Value (*)(const F::Instance&);
-
-/// Nothing, if several instances compute answers.
-Value of_decoder(const F& f, FigureOf figure) { return f.decoder() != nullptr ? figure(*f.decoder()) : Value(); }
-/// Nothing, if one instance computes all parts of requests, or several compute prompts.
-Value of_prefill(const F& f, FigureOf figure) { return f.prefiller() != nullptr ? figure(*f.prefiller()) : Value(); }
-/// Nothing, if there is one instance.
-Value of_each(const F& f, FigureOf figure) {
-  if (f.instances.size() == 1) return {};
-  Value all = Value::empty_group();
-  for (const F::Instance& instance : f.instances) all[instance.name] = figure(instance);
-  return all;
-}
-
-Value iterations(const F::Instance& i) { return i.iterations; }
-Value mean_batch(const F::Instance& i) { return i.mean(i.batch_sum); }
-Value tokens(const F::Instance& i) { return i.tokens; }
-Value mean_tokens(const F::Instance& i) { return i.mean(whole(i.tokens)); }
-Value mean_s(const F::Instance& i) { return i.mean(i.batches_s); }
-Value tokens_per_s(const F::Instance& i) { return i.tokens_per_s(); }
-/// Nothing, if KV cache is not paged.
-Value total_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.kv_blocks) : Value(); }
-Value peak_blocks(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.peak_blocks) : Value(); }
-Value padded_ratio(const F::Instance& i) { return i.padded_ratio(); }
-/// Nothing, if KV cache is not paged.
-Value prefix_hits(const F::Instance& i) { return i.kv_blocks > 0 ? Value(i.prefix_hit_ratio()) : Value(); }
 
 Value of_drafts(const F& f, double value) { return f.has_speculation ? Value(value) : Value(); }
 
@@ -97,19 +45,7 @@ Value of_growth(const F& f, Value (*figure)(const LoadGrowth&)) {
   return growth ? figure(*growth) : Value();
 }
 
-/// Of the periods before, during and after events, of those that have a request; nothing without events.
-template <typename FigureOf>
-Value by_period(const ServingPeriods& periods, FigureOf figure) {
-  if (!periods.has_events()) return {};
-  Value all = Value::empty_group();
-  for (std::size_t i = 0; i < ServingPeriods::kPeriods; ++i)
-    if (const ServingPeriods::Period& period = periods.all()[i]; period.ttft.count() > 0)
-      all[ServingPeriods::kNames[i]] = figure(period);
-  return all;
-}
 Value arrivals(const ServingPeriods::Period& period) { return static_cast<std::uint64_t>(period.ttft.count()); }
-Value ttft_p99(const ServingPeriods::Period& period) { return period.ttft.percentile(0.99); }
-Value tpot_p99(const ServingPeriods::Period& period) { return period.tpot.percentile(0.99); }
 Value itl_p99(const ServingPeriods::Period& period) { return period.itl.percentile(0.99); }
 /// Nothing, if no instance changes.
 Value of_changes(const F& f, Value value) { return f.has_changes ? value : Value(); }
@@ -139,10 +75,8 @@ Value stage_utilisation(const F& f) {
   return stages;
 }
 
-}  // namespace
-
-const Metrics<ServingFigures>& serving_metrics() {
-  static const Metrics<F> metrics{
+Metrics<F> request_metrics() {
+  return {
       {"requests", "", "requests served", [](const F& f) -> Value { return f.requests; }},
       {"refused", "",
        "requests that exceed `max_model_len` or can never fit into the KV cache; they are refused when they arrive",
@@ -308,47 +242,18 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return of_transfers(f, f.kv_alone_s); }},
       {"kv_transfer.contention_s", "s", "the difference: behind other messages",
        [](const F& f) { return of_transfers(f, f.kv_wire_s - f.kv_alone_s); }},
-      {"kv_blocks.total", "", "KV blocks of a rank of the instance that decodes, one of them reserved",
-       [](const F& f) { return of_decoder(f, total_blocks); }},
-      {"kv_blocks.peak", "", "most of these blocks that requests held at once",
-       [](const F& f) { return of_decoder(f, peak_blocks); }},
-      {"iterations.count", "", "batches of this instance", [](const F& f) { return of_decoder(f, iterations); }},
-      {"iterations.mean_batch", "", "requests in a batch", [](const F& f) { return of_decoder(f, mean_batch); }},
-      {"iterations.mean_tokens", "", "tokens in a batch", [](const F& f) { return of_decoder(f, mean_tokens); }},
-      {"iterations.tokens", "", "tokens in all of them", [](const F& f) { return of_decoder(f, tokens); }},
-      {"iterations.mean_s", "s",
-       "time of a batch: from the later of two instants (the batch is composed; the one before ends) to its tokens",
-       [](const F& f) { return of_decoder(f, mean_s); }},
-      {"iterations.tokens_per_s", "1/s", "capacity at the batches of the run: tokens / time of batches",
-       [](const F& f) { return of_decoder(f, tokens_per_s); }},
-      {"iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
-       [](const F& f) { return of_decoder(f, padded_ratio); }},
-      {"stage_busy_s.[stage]", "s", "time in which a pipeline stage of this instance runs a batch",
-       [](const F& f) { return of_decoder(f, busy); }},
-      {"stage_busy_ratio.[stage]", "ratio", "the same as a share of the run",
-       [](const F& f) { return f.decoder() != nullptr ? utilisation(f, *f.decoder()) : Value(); }},
-      {"stage_bubble_s.[stage].[cause]", "s",
-       "the rest of the run, by the [cause](serving.md) of the stage's idle time",
-       [](const F& f) { return of_decoder(f, bubbles); }},
-      {"prefill.kv_blocks.total", "", "two instances: the same figures of the instance that prefills",
-       [](const F& f) { return of_prefill(f, total_blocks); }},
-      {"prefill.kv_blocks.peak", "", "most blocks held at once", [](const F& f) { return of_prefill(f, peak_blocks); }},
-      {"prefill.iterations.count", "", "batches", [](const F& f) { return of_prefill(f, iterations); }},
-      {"prefill.iterations.mean_batch", "", "requests in a batch",
-       [](const F& f) { return of_prefill(f, mean_batch); }},
-      {"prefill.iterations.mean_tokens", "", "tokens in a batch",
-       [](const F& f) { return of_prefill(f, mean_tokens); }},
-      {"prefill.iterations.mean_s", "s", "time of a batch", [](const F& f) { return of_prefill(f, mean_s); }},
-      {"prefill.stage_busy_s.[stage]", "s", "busy time of its stages", [](const F& f) { return of_prefill(f, busy); }},
-      {"prefill.stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
-       [](const F& f) { return of_prefill(f, bubbles); }},
+  };
+}
+
+Metrics<F> event_metrics() {
+  return {
       {"by_period.requests.[period]", "",
        "`events`: requests that arrive before the first event, during (until the last one), and after",
        [](const F& f) { return by_period(f.periods, arrivals); }},
       {"by_period.ttft_p99_s.[period]", "s", "their time to first token, 99th percentile",
-       [](const F& f) { return by_period(f.periods, ttft_p99); }},
+       [](const F& f) { return by_period(f.periods, period_ttft_p99); }},
       {"by_period.tpot_p99_s.[period]", "s", "their time per output token",
-       [](const F& f) { return by_period(f.periods, tpot_p99); }},
+       [](const F& f) { return by_period(f.periods, period_tpot_p99); }},
       {"by_period.itl_p99_s.[period]", "s", "time between tokens, of tokens that come in the period",
        [](const F& f) { return by_period(f.periods, itl_p99); }},
       {"restarts.count", "", "instances that change: how often a request was lost with an instance and began again",
@@ -364,48 +269,19 @@ const Metrics<ServingFigures>& serving_metrics() {
        [](const F& f) { return imbalance(f, &F::Instance::requests); }},
       {"imbalance.tokens", "ratio", "the same of the tokens in their batches",
        [](const F& f) { return imbalance(f, &F::Instance::tokens); }},
-      {"instances.[instance].requests", "", "several instances: requests that have visited the instance, by its name",
-       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.requests; }); }},
-      {"instances.[instance].ttft_s", "s", "their time to first token, mean",
-       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.ttft.mean(); }); }},
-      {"instances.[instance].tpot_s", "s", "their time per output token, mean",
-       [](const F& f) { return of_each(f, [](const F::Instance& i) -> Value { return i.tpot.mean(); }); }},
-      {"instances.[instance].by_period.ttft_p99_s.[period]", "s", "as `by_period`, of the requests that visited it",
-       [](const F& f) {
-         return !f.periods.has_events()
-                    ? Value()
-                    : of_each(f, [](const F::Instance& i) -> Value { return by_period(i.periods, ttft_p99); });
-       }},
-      {"instances.[instance].by_period.tpot_p99_s.[period]", "s", "the same of their time per output token",
-       [](const F& f) {
-         return !f.periods.has_events()
-                    ? Value()
-                    : of_each(f, [](const F::Instance& i) -> Value { return by_period(i.periods, tpot_p99); });
-       }},
-      {"instances.[instance].prefix_hit_ratio", "ratio",
-       "share of the tokens of prompts that started there which the prefix index had",
-       [](const F& f) { return of_each(f, prefix_hits); }},
-      {"instances.[instance].kv_blocks.total", "", "KV blocks of one of its ranks, one of them reserved",
-       [](const F& f) { return of_each(f, total_blocks); }},
-      {"instances.[instance].kv_blocks.peak", "", "most blocks held at once",
-       [](const F& f) { return of_each(f, peak_blocks); }},
-      {"instances.[instance].iterations.count", "", "batches", [](const F& f) { return of_each(f, iterations); }},
-      {"instances.[instance].iterations.mean_batch", "", "requests in a batch",
-       [](const F& f) { return of_each(f, mean_batch); }},
-      {"instances.[instance].iterations.mean_tokens", "", "tokens in a batch",
-       [](const F& f) { return of_each(f, mean_tokens); }},
-      {"instances.[instance].iterations.tokens", "", "tokens in all of them",
-       [](const F& f) { return of_each(f, tokens); }},
-      {"instances.[instance].iterations.mean_s", "s", "time of a batch", [](const F& f) { return of_each(f, mean_s); }},
-      {"instances.[instance].iterations.tokens_per_s", "1/s", "tokens / time of batches",
-       [](const F& f) { return of_each(f, tokens_per_s); }},
-      {"instances.[instance].iterations.padded_ratio", "ratio", "share of the tokens that only fill up a CUDA graph",
-       [](const F& f) { return of_each(f, padded_ratio); }},
-      {"instances.[instance].stage_busy_s.[stage]", "s", "busy time of its stages",
-       [](const F& f) { return of_each(f, busy); }},
-      {"instances.[instance].stage_bubble_s.[stage].[cause]", "s", "idle time of its stages",
-       [](const F& f) { return of_each(f, bubbles); }},
   };
+}
+
+}  // namespace
+
+const Metrics<ServingFigures>& serving_metrics() {
+  static const Metrics<F> metrics = [] {
+    Metrics<F> all;
+    for (const Metrics<F>& some :
+         {request_metrics(), sole_instance_metrics(), event_metrics(), each_instance_metrics()})
+      all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }();
   return metrics;
 }
 

@@ -20,66 +20,6 @@ Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageH
                                         Time::fs(times.stages[p].fs() / 2)));
 }
 
-Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
-  const auto of = [](const gpu::SharedChain& chain) {
-    // Less than the time alone by more than what is lost in rounding.
-    constexpr double kRounding = 1e-9;
-    return chain == nullptr ? Time() : since(Time::seconds(chain->seconds * (1 - kRounding)), Time::fs(1));
-  };
-  LeastTimes least;
-  for (const std::vector<Pass::Step>& steps : pass.layers) {
-    LeastTimes::OfLayer& layer = least.layers.emplace_back();
-    Time attention, mlp;  // of the last kernels
-    for (const Pass::Step& step : steps) {
-      if (step.kernels == nullptr) continue;
-      const bool is_mlp = step.part == transformer::LayerPart::mlp;
-      (is_mlp ? mlp : attention) = of(step.kernels);
-      layer.all += of(step.kernels);
-      if (is_mlp) layer.attention += of(step.kernels);
-    }
-    layer.attention += attention;
-    layer.mlp = mlp;
-  }
-  least.after_draft.resize(pass.drafts.size());
-  for (std::size_t d = pass.drafts.size(); d-- > 0;) {
-    least.after_draft[d] = least.drafts;
-    for (const Pass::Step& step : pass.drafts[d]) least.drafts += of(step.kernels);
-  }
-  least.head = of(pass.head) + least.drafts;
-  least.after.resize(grid_.model().layers);
-  for (std::uint32_t p = 0; p < grid_.pp(); ++p) {
-    Time sum = grid_.stage(p).last ? least.head : Time();
-    for (std::uint32_t l = grid_.stage(p).layers; l-- > 0;) {
-      const std::uint32_t layer = grid_.first_layer(p) + l;
-      least.after[layer] = sum;
-      sum += least.layers[grid_.model().kind(layer)].all;
-    }
-    least.stages.push_back(sum);
-  }
-  return least;
-}
-
-Time Pipeline::least_pass() const {
-  Time sum;
-  for (const StageSends& stage : sends_) sum += stage.least();
-  return sum;
-}
-
-Time Pipeline::least_time(const Fields& f) const {
-  const LeastTimes& least = states_[f.pass - first_state_].least;
-  if (f.what == kHead) return least.head;
-  if (f.what == kDraft) return least.after_draft[f.layer];
-  if (f.what == kEmbedding) return least.stages[f.stage];
-  const LeastTimes::OfLayer& layer = least.layers[grid_.model().kind(f.layer)];
-  return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
-}
-
-Time Pipeline::least_time_after(const Fields& f) const {
-  const LeastTimes& least = states_[f.pass - first_state_].least;
-  const Time after = least.after[f.layer];
-  return f.what == kMlpReduce || f.what == kCombine ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
-}
-
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
   retire();
   const auto number = static_cast<std::uint32_t>(first_state_ + states_.size());
