@@ -79,8 +79,11 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is no number of JSON")
 
 
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def json_text(text: str) -> Anything:
-    return json.loads(text, parse_constant=_refuse_constant)
+    return _JSON.decode(text)
 
 
 def json_text_of(path: str | os.PathLike, text: str, shape: Anything, where: str) -> Anything:
@@ -164,41 +167,70 @@ def maybe(convert: Callable[[str], Anything]) -> Callable[[str], Anything]:
 NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
+class _Misfit(Exception):
+    """What is wrong with a value, and the keys and places that lead to it, innermost first."""
+
+    def __init__(self, what: str, name: str = "") -> None:
+        super().__init__()
+        self.what = what
+        self.name = name  # of the value, if no key leads to it
+        self.way: list[str | int] = []
+
+
 def check(path: str | os.PathLike, value: Anything, shape: Anything, where: str = "") -> None:
     """@throws Error that says where in the file"""
-    if shape is Any or isinstance(shape, Maybe) and value is None:
-        return
+    try:
+        _fit(value, shape)
+    except _Misfit as misfit:
+        for step in reversed(misfit.way):
+            where = f"{where}[{step}]" if isinstance(step, int) else f"{where}.{step}".lstrip(".")
+        place = where or misfit.name
+        raise Error(path, f"{place + ': ' if place else ''}{misfit.what}; written by another version of Railyard?") from misfit.__cause__
 
-    def expected(what: str) -> Error:
-        return Error(path, f"{where or 'the file'}: expected {what}, got {shown(value)}; written by another version of Railyard?")
 
-    if isinstance(shape, Maybe):
-        check(path, value, shape.shape, where)
-    elif isinstance(shape, list):
-        if not isinstance(value, list):
-            raise expected("a list")
-        for index, item in enumerate(value):
-            check(path, item, shape[0], f"{where}[{index}]")
+def _fit(value: Anything, shape: Anything) -> None:
+    if shape is float or shape is int:
+        right = isinstance(value, int if shape is int else (int, float)) and not isinstance(value, bool)
+        if not right or not abs(value) < LARGEST:
+            raise _expected(NAMES[shape], value)
     elif isinstance(shape, dict):
         if not isinstance(value, dict):
-            raise expected("a mapping")
+            raise _expected("a mapping", value)
         for key, of_key in shape.items():
             if key is None:
                 for name, item in value.items():
-                    check(path, item, of_key, f"{where}.{name}".lstrip("."))
-            elif key.rstrip("?") in value:
-                check(path, value[key.rstrip("?")], of_key, f"{where}.{key.rstrip('?')}".lstrip("."))
+                    _fit_member(name, item, of_key)
+                continue
+            name = key.removesuffix("?")
+            if name in value:
+                _fit_member(name, value[name], of_key)
             elif not key.endswith("?"):
-                raise Error(path, f"{f'{where}: ' if where else ''}has no {key}; written by another version of Railyard?")
-    elif shape in (int, float):
-        right = isinstance(value, int if shape is int else (int, float)) and not isinstance(value, bool)
-        if not right or not abs(value) < LARGEST:
-            raise expected(NAMES[shape])
+                raise _Misfit(f"has no {key}")
     elif isinstance(shape, type):
-        if not isinstance(value, shape):
-            raise expected(NAMES[shape])
+        if shape is not Any and not isinstance(value, shape):
+            raise _expected(NAMES[shape], value)
+    elif isinstance(shape, Maybe):
+        if value is not None:
+            _fit(value, shape.shape)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise _expected("a list", value)
+        for index, item in enumerate(value):
+            _fit_member(index, item, shape[0])
     else:
         try:
             shape(value)
         except ValueError as error:
-            raise expected(str(error)) from error
+            raise _expected(str(error), value) from error
+
+
+def _fit_member(place: str | int, value: Anything, shape: Anything) -> None:
+    try:
+        _fit(value, shape)
+    except _Misfit as misfit:
+        misfit.way.append(place)
+        raise
+
+
+def _expected(what: str, value: Anything) -> _Misfit:
+    return _Misfit(f"expected {what}, got {shown(value)}", "the file")
