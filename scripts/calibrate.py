@@ -5,7 +5,7 @@
   scripts/calibrate.py fit validation/attention.csv --kernels hopper --out my-hopper.yaml
   scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --steps 'dgxc-benchmarking.*llama3.1 8b.*bf16'
   scripts/calibrate.py report docs/calibration.md
-  scripts/calibrate.py left-out docs/validation.md
+  scripts/calibrate.py left-out docs/fidelity.md
 
 fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, custom_all_reduce.csv) or from scripts/measure_gpu.py. --system (a regular
           expression) selects the rows of one device. The fit starts from the constants of --datasheet, which is the name of a

@@ -1,4 +1,4 @@
-"""Devices and numbers of GPUs that a fit has not seen: the head of docs/validation.md.
+"""Devices and numbers of GPUs that a fit has not seen: a section of docs/fidelity.md.
 
 devices  For each calibrated GPU, all constants are replaced by those of another GPU; the datasheet keeps its specification, its board and
          the rules of the libraries.
