@@ -26,7 +26,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from lib import run_files
+from lib import run_files, written
 from lib.command_line import BAD_INPUT, ROOT, Parser, reason_of
 
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
@@ -127,7 +127,7 @@ def run_fit(options: argparse.Namespace) -> None:
         lines.append(f"#   {one.group}: {one.after:.3f} of {one.rows} rows, {one.kept_after:.3f} of {one.kept} kept out")
         for key, value in one.constants.items():
             print(f"    {key} {value:.4g}")
-    options.out.write_text(with_provenance(sheet.text, lines), encoding="utf-8")
+    written.text(options.out, with_provenance(sheet.text, lines))
     print(f"wrote {options.out}")
 
 
@@ -146,7 +146,7 @@ def write_left_out(options: argparse.Namespace) -> None:
     page = options.page.read_text(encoding="utf-8")
     for name, table in (("left out", left_out.devices), ("counts left out", left_out.counts)):
         page = put_section(page, name, "\n".join(table(SHEETS, ROOT / "validation", options.bin)), "calibrate.py")
-    options.page.write_text(page, encoding="utf-8")
+    written.text(options.page, page)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "left-out":
             write_left_out(options)
         else:
-            options.page.write_text(report.page(SHEETS, ROOT / "validation", options.bin), encoding="utf-8")
+            written.text(options.page, report.page(SHEETS, ROOT / "validation", options.bin))
     except (rows.InputError, EvaluationError, run_files.Error) as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

@@ -14,6 +14,7 @@ import pathlib
 import signal
 import sys
 
+from lib import written
 from lib.command_line import Parser, one_line, positive
 
 try:
@@ -38,7 +39,7 @@ def parse_options(arguments):
 
 def write_csv(path, compared):
     """All values of all runs, not rounded: the quantity, then one column per run."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with written.table(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["quantity"] + [run.label for run in compared])
         writer.writerows([name] + values for name, values in tables.all_rows(compared))
@@ -53,7 +54,7 @@ def main(arguments=None):
             write_csv(options.csv, compared)
         for path, make in ((options.markdown, render.markdown), (options.html, render.page)):
             if path:
-                path.write_text(make(compared, shown), encoding="utf-8")
+                written.text(path, make(compared, shown))
         print(render.text(compared, shown), end="")
 
 

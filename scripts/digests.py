@@ -27,7 +27,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib import run_files, runner
+from lib import run_files, runner, written
 from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
@@ -195,7 +195,7 @@ def write(options: argparse.Namespace) -> int:
         shutil.rmtree(beside(options.file), ignore_errors=True)
         kept.rename(beside(options.file))
     lines = [json.dumps(dict(zip(LINE, (*key, digest)))) for key, digest in sorted(found.items())]
-    options.file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    written.text(options.file, "\n".join(lines) + "\n")
     print(f"{len(points)} runs, {len(found)} files")
     return 0
 

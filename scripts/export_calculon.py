@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from lib import written
 from lib.command_line import Parser, one_line
 
 try:
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         files = {"app": app_of(scenario), "exe": exe_of(scenario), "system": system_of(scenario)}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         for name, values in files.items():
-            options.out.with_name(f"{options.out.name}.{name}.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+            written.text(options.out.with_name(f"{options.out.name}.{name}.json"), json.dumps(values, indent=2) + "\n")
         print("export_calculon.py: efficiencies are 1, so Calculon's times are ideal; embedding and head are left out", file=sys.stderr)
 
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from lib import written
 from lib.command_line import Parser, one_line
 
 try:
@@ -159,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not os.access(executable, os.X_OK):
             raise ExportError(f"{options.scenario}: no platform executable '{scenario['platform']}' in {options.bin}")
         text = workload_text(executable, options.scenario, scenario)
-        options.out.write_text(text, encoding="utf-8")
+        written.text(options.out, text)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lib import written
 from lib.command_line import Parser, one_line
 
 try:
@@ -176,8 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         platform, machine = machine_of(Topology(options.topology))
         scenario = {"schema_version": 1, "platform": platform, "machine": machine, "fabric": {"fidelity": "fluid"},
                     "workload": {"kind": "trace", "format": "simai", "file": str(options.workload.resolve())}}
-        options.out.write_text(f"# From {options.topology.name} and {options.workload.name} of SimAI.\n" + yaml.safe_dump(scenario, sort_keys=False),
-                               encoding="utf-8")
+        written.text(options.out, f"# From {options.topology.name} and {options.workload.name} of SimAI.\n" + yaml.safe_dump(scenario, sort_keys=False))
         print("import_simai.py: latencies and error rates are the platform's own", file=sys.stderr)
 
 

@@ -19,7 +19,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from lib import runner
+from lib import runner, written
 from lib.command_line import BAD_INPUT, INTERRUPTED, Parser, one_line, positive
 
 try:
@@ -140,6 +140,13 @@ def load(options: argparse.Namespace) -> int:
         raise InputError(f"load.py: error: no platform executable '{loaded.platform}' in {options.bin}")
     scenario.check(loaded, executable)
     prices = cost.checked(dict(options.price), loaded, executable)
+    with written.folder(options.out):
+        measure(options, loaded, prices)
+    return 0
+
+
+def measure(options: argparse.Namespace, loaded: scenario.Loaded, prices: dict[str, float]) -> None:
+    """Runs the loads and writes what they say."""
     runner_of = runs.Runs(options, loaded, options.slo, show)
     searched = search.Search(first_count(options), options.most_requests, options.precision)
     knee = None
@@ -154,13 +161,12 @@ def load(options: argparse.Namespace) -> int:
     found = result.Result(loaded, options.slo, sorted(searched.loads.values(), key=lambda entry: entry.rate_per_s), knee, prices)
     if not options.no_page:
         found.observe(runner_of)
-        result.write(options.out / "load.html", page.text(found))
+        written.text(options.out / "load.html", page.text(found))
     if options.figures:
         figures.draw_all(page.charts(found), options.figures)
-    result.write(options.out / "load.json", found.json_text())
-    result.write(options.out / "load.csv", found.csv_text())
+    written.text(options.out / "load.json", found.json_text())
+    written.text(options.out / "load.csv", found.csv_text())
     print(found.json_text() if options.json else found.text(), end="")
-    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -15,9 +15,9 @@ import datetime
 import json
 import math
 import random
-import sys
 
-from lib.command_line import BAD_INPUT, Parser
+from lib import written
+from lib.command_line import Parser, one_line
 
 MOONCAKE_BLOCK_TOKENS = 512
 AZURE_TICKS_PER_S = 10_000_000
@@ -110,12 +110,8 @@ def parse_options(arguments):
 def main(arguments=None):
     options = parse_options(arguments)
     text = "".join(line + "\n" for line in FORMATS[options.format](make_requests(options)))
-    try:
-        with open(options.out, "w", encoding="ascii", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        print(f"make_trace.py: error: {options.out}: {error.strerror or error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+    with one_line("make_trace.py"):
+        written.text(options.out, text)
 
 
 if __name__ == "__main__":

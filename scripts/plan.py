@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from lib import run_files, runner
+from lib import run_files, runner, written
 from lib.command_line import BAD_INPUT, INTERRUPTED, Parser, one_line, positive
 
 try:
@@ -143,19 +143,16 @@ def axes_of(question: space.Question, options: argparse.Namespace) -> dict[str, 
 def nothing_left(folder: pathlib.Path, names: Sequence[str]) -> Iterator[None]:
     """A plan that is refused leaves these files of the folder as they were, and no folder that was not there."""
     before = {folder / name: (folder / name).read_bytes() if (folder / name).exists() else None for name in names}
-    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except (*REFUSALS, run_files.Error, OSError):
-        for path, content in before.items():
-            if content is None:
-                path.unlink(missing_ok=True)
-            else:
-                path.write_bytes(content)
-        for parent in new:
-            parent.rmdir()
-        raise
+    with written.folder(folder):
+        try:
+            yield
+        except (*REFUSALS, run_files.Error, OSError):
+            for path, content in before.items():
+                if content is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    path.write_bytes(content)
+            raise
 
 
 def progress(what: str):
@@ -175,7 +172,7 @@ def plan(options: argparse.Namespace) -> int:
     with nothing_left(options.out, (base.name, EXPLAINED, COLLECTIVES)):
         text = yaml.safe_dump(scenario, sort_keys=False)
         if not base.exists() or base.read_text(encoding="utf-8") != text:
-            base.write_text(text, encoding="utf-8")
+            written.text(base, text)
         try:
             facts = machine.facts_of(executable, base)
         except machine.MachineError as error:
@@ -211,9 +208,9 @@ def plan(options: argparse.Namespace) -> int:
         collectives.keep()
         what_if = runs.what_if(done, changes, others | {simulate.MEMORY_CHANGE: candidates.fits_into(simulate.MEMORY_FACTOR)})
     result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if, options.price)
-    (options.out / "decision.md").write_text(result.markdown(), encoding="utf-8")
-    (options.out / "decision.html").write_text(result.html(), encoding="utf-8")
-    with open(options.out / "plan.csv", "w", encoding="utf-8", newline="") as file:
+    written.text(options.out / "decision.md", result.markdown())
+    written.text(options.out / "decision.html", result.html())
+    with written.table(options.out / "plan.csv") as file:
         csv.writer(file, lineterminator="\n").writerows(candidates.table(done))
     print(json.dumps(result.json(), indent=2) if options.json else result.text())
     return 0 if all(run.summary for run in done.values()) else whole.NOT_ALL_DONE

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from lib import written
 from lib.command_line import Parser, one_line
 
 try:
@@ -76,9 +77,7 @@ def report(options: argparse.Namespace) -> None:
     text = page.render(subject, shown, detail, details, options.html, charts.kept(subject, options.slo))
     if options.figures:
         figures.draw_all([*shown, *details], options.figures)
-    scratch = options.html.with_name(f".{options.html.name}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(options.html)
+    written.text(options.html, text)
     print(options.html)
 
 

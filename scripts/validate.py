@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 
-from lib import runner
+from lib import runner, written
 from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
@@ -130,7 +130,7 @@ def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outc
     report.write_reasons(reasons, outcomes)
     links = (str(table.relative_to(path.parent)) for table in (errors, reasons))
     section = report.digest(validation_class.TITLE, outcomes, figure.name, *links, first)
-    path.write_text(report.put_section(page, name, section), encoding="utf-8")
+    written.text(path, report.put_section(page, name, section))
 
 
 @contextlib.contextmanager

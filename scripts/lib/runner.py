@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from . import run_files
+from . import run_files, written
 
 WORKERS = os.cpu_count() or 1
 LONGEST_NAME = 120  # of a directory
@@ -158,9 +158,9 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
         # JSON is YAML, and needs no other package.
         text = point.scenario if isinstance(point.scenario, str) else json.dumps(point.scenario, indent=2) + "\n"
         for name, content in ({"scenario.yaml": text} | point.files).items():
-            (scratch / name).write_text(content, encoding="utf-8")
+            written.text(scratch / name, content)
         command = [str(executable), "scenario.yaml", "--quiet", "--out", "out", *set_options(point.overrides), *point.options]
-        (scratch / "command.txt").write_text(shlex.join(command) + "\n", encoding="utf-8")
+        written.text(scratch / "command.txt", shlex.join(command) + "\n")
         if not os.access(executable, os.X_OK):
             why = os.strerror(errno.EACCES if executable.exists() else errno.ENOENT)
             return Result(point, final, None, f"{executable}: {why}")
@@ -178,7 +178,7 @@ def _run_point(point: Point, final: pathlib.Path, executable: pathlib.Path, proc
             except run_files.Error as error:
                 message = f"{point.platform} left no readable summary.json: {error}"
         if message:
-            (scratch / ERROR_FILE).write_text(message + "\n", encoding="utf-8")
+            written.text(scratch / ERROR_FILE, message + "\n")
         _publish(scratch, final)
         return Result(point, final, summary, message)
     finally:

@@ -144,9 +144,3 @@ def duration_text(seconds: float) -> str:
     """To three digits, with a unit: 305 ms, 1.21 s."""
     value, unit = duration(seconds).split(" ")
     return f"{float(value):.3g} {unit}" if float(value) < 1000 else f"{float(value):.0f} {unit}"
-
-
-def write(path: pathlib.Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)

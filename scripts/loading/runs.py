@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lib import request_times
+from lib import request_times, written
 from sweeping import whole
 from sweeping.plan import Sweep
 from sweeping.store import Outcome, Store
@@ -78,15 +78,19 @@ class Runs:
         options = self.options
         content = {"schema_version": 1, "scenario": str(self.loaded.path), "options": ["--jobs", "none"],
                    "axes": {"load": {"choices": self.named}}}
-        options.out.mkdir(parents=True, exist_ok=True)
         path = options.out / FILE
-        path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
+        written.text(path, json.dumps(content, indent=1))  # JSON is YAML
         words = [str(path), "--out", str(options.out), "--bin", str(options.bin), "--backend", options.backend, "--workers", str(options.workers),
                  *(f"--sbatch={word}" for word in options.sbatch), *(["--limit-s", str(options.limit_s)] if options.limit_s else [])]
         parsed = whole.parse_options(words)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(sys.stderr if options.verbose else io.StringIO()):
-            if whole.sweep_all(parsed) == whole.INTERRUPTED:
-                raise KeyboardInterrupt
+            try:
+                if whole.sweep_all(parsed) == whole.INTERRUPTED:
+                    raise KeyboardInterrupt
+            except BaseException:
+                if not Store(parsed.out.resolve()).points.exists():
+                    path.unlink()
+                raise
         store, found = Store(parsed.out.resolve()), {}
         for job in whole.make_jobs(Sweep(path), parsed.bin):
             name = str(job.point.values["load"])

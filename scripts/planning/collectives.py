@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 
-from lib import run_files
+from lib import run_files, written
 from sweeping.identity import contents
 
 
@@ -52,7 +52,7 @@ class Collectives:
     def keep(self) -> None:
         """Writes what was asked."""
         if len(self.known) != self.asked:
-            self.store.write_text(json.dumps({key: asdict(found) for key, found in self.known.items()}), encoding="utf-8")
+            written.text(self.store, json.dumps({key: asdict(found) for key, found in self.known.items()}))
 
     def _run(self, workload: dict) -> Alone:
         with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lib import run_files, runner
+from lib import run_files, runner, written
 from sweeping.identity import contents
 
 from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question
@@ -239,5 +239,5 @@ class Explainer:
             finally:
                 while not idle.empty():
                     idle.get().close()
-                self.store.write_text(json.dumps(self.known), encoding="utf-8")
+                written.text(self.store, json.dumps(self.known))
         return [Facts(self.known[key], self.known[key].get("error", "")) for key, _ in wanted]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping as MappingOf, Sequence
 from dataclasses import dataclass, replace
 
-from lib import summaries
+from lib import summaries, written
 from sweeping import whole
 from sweeping.plan import Sweep
 from sweeping.store import Store
@@ -88,7 +88,7 @@ class Runs:
                   for change, mappings in again.items() for mapping in mappings}
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
         path = self.base.with_name("plan.yaml")
-        path.write_text(json.dumps(content, indent=1), encoding="utf-8")  # JSON is YAML
+        written.text(path, json.dumps(content, indent=1))  # JSON is YAML
         return path
 
     def _run(self, file: pathlib.Path) -> dict[str, tuple[dict | None, str, pathlib.Path]]:

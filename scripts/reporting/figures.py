@@ -6,6 +6,8 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
+from lib import written
+
 from . import page
 from .charts import Chart
 from .draw import words
@@ -68,7 +70,7 @@ def text(title: str, drawing: Element) -> str:
 
 
 def write(path: pathlib.Path, title: str, drawing: Element) -> None:
-    path.write_text(text(title, drawing), encoding="utf-8")
+    written.text(path, text(title, drawing))
 
 
 def draw_all(charts: Sequence[Chart], directory: pathlib.Path) -> None:

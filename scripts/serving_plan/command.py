@@ -16,8 +16,8 @@ import pathlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lib import written
 from lib.yaml_source import nearest
-from loading import result
 from loading.judgement import Load
 from sweeping.store import Store
 
@@ -120,9 +120,9 @@ def plan(arguments: Sequence[str]) -> int:
     """@throws PlanError, InputError"""
     options = parse(arguments, __doc__)
     decision = decide(options)
-    result.write(options.out / "decision.html", page.text(decision))
-    result.write(options.out / "decision.json", json.dumps(decision.json(), indent=2) + "\n")
-    result.write(options.out / "plan.csv", decision.csv_text())
+    written.text(options.out / "decision.html", page.text(decision))
+    written.text(options.out / "decision.json", json.dumps(decision.json(), indent=2) + "\n")
+    written.text(options.out / "plan.csv", decision.csv_text())
     print(json.dumps(decision.json(), indent=2) if options.json else decision.text(), end="\n" if options.json else "")
     return 0 if decision.winner else NONE_HOLDS
 

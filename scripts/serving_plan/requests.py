@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from lib import yaml_source
+from lib import written, yaml_source
 from lib.yaml_source import InputError
 
 MOST_TOKENS = 1 << 24  # of a prompt or an answer, as in a scenario
@@ -126,7 +126,7 @@ class Trace(Requests):
         """Writes the trace of a list."""
         if self.text_of_list:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.path.write_text(self.text_of_list, encoding="utf-8")
+            written.text(self.path, self.text_of_list)
 
     @property
     def most(self) -> int:
@@ -184,7 +184,7 @@ class Trace(Requests):
             text = written.getvalue()
         else:
             text = "".join(json.dumps(change(json.loads(line))) + "\n" for line in text.splitlines() if line.strip())
-        path.write_text(text, encoding="utf-8")
+        written.text(path, text)
         return replace(self, path=path)
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lib import runner
+from lib import runner, written
 from lib.yaml_source import InputError
 
 from . import task
@@ -132,7 +132,7 @@ class Slurm:
         if done.returncode != 0:
             raise InputError(f"sbatch: {done.stderr.strip() or f'exit status {done.returncode}'}")
         job = done.stdout.strip().split(";")[0]  # JOB;CLUSTER where there are several
-        (folder / JOB_FILE).write_text(job)
+        written.text(folder / JOB_FILE, job)
         print(f"Slurm job {job}: {_said(jobs, count, self.limit, folder)}", file=sys.stderr)
         try:
             self._wait(job, _Watch(places.store, jobs, over))

@@ -23,7 +23,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lib import request_times, run_files, runner, summaries
+from lib import request_times, run_files, runner, summaries, written
 from lib.yaml_source import InputError
 
 from .database import DATABASE, FIRST_COLUMNS, SCHEMA_VERSION, opened
@@ -70,21 +70,30 @@ class Store:
         self.bin = directory / "bin"
         self.tasks = directory / "tasks"
         self.database = directory / DATABASE
+        self.lock = directory / "lock"
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """@throws InputError when another process holds it"""
-        try:
-            self.points.mkdir(parents=True, exist_ok=True)
-            lock = open(self.directory / "lock", "w", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{self.directory}: error: {error.strerror}") from error
-        with lock:
+        """A sweep that ends by an error before its first point leaves nothing. @throws InputError when another process holds it"""
+        with written.folder(self.directory):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(f"{self.directory}: error: another sweep is running in this directory") from error
-            yield
+                self.points.mkdir(exist_ok=True)
+                lock = open(self.lock, "w", encoding="utf-8")
+            except OSError as error:
+                raise InputError(f"{self.directory}: error: {error.strerror}") from error
+            with lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise InputError(f"{self.directory}: error: another sweep is running in this directory") from error
+                try:
+                    yield
+                except BaseException:
+                    if not self.over() and not self.database.exists():
+                        for place in (self.points, self.bin, self.tasks):
+                            shutil.rmtree(place, ignore_errors=True)
+                        self.lock.unlink()
+                    raise
 
     def over(self) -> set[str]:
         """Ids of the points with a result or an error."""
@@ -103,12 +112,17 @@ class Store:
         if not kept.exists():
             scratch = self.bin / f".{kept.name}"
             shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-            for name, digest in hashes.items():
-                shutil.copy2(executables / name, scratch)
-                if contents(str(scratch / name)) != digest:
-                    raise InputError(f"{executables / name}: error: changed while the sweep began; run it again")
-            scratch.rename(kept)
+            try:
+                scratch.mkdir(parents=True)
+                for name, digest in hashes.items():
+                    with written.naming(scratch / name):
+                        shutil.copy2(executables / name, scratch)
+                    if contents(str(scratch / name)) != digest:
+                        raise InputError(f"{executables / name}: error: changed while the sweep began; run it again")
+                scratch.rename(kept)
+            except BaseException:
+                shutil.rmtree(scratch, ignore_errors=True)
+                raise
         return kept
 
     def outcome(self, identifier: str) -> Outcome:
@@ -180,7 +194,7 @@ class Store:
     def export_csv(self, path: str | os.PathLike) -> None:
         """Exports the table `runs`."""
         names, rows = self._runs()
-        with open(path, "w", encoding="utf-8", newline="") as file:
+        with written.table(path) as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(names)
             writer.writerows(rows)

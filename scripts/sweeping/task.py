@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from lib import runner  # noqa: E402  pylint: disable=wrong-import-position
+from lib import runner, written  # noqa: E402  pylint: disable=wrong-import-position
 
 STOP = "stop"
 INTERRUPTED = 130
@@ -27,7 +27,7 @@ def write(path: pathlib.Path, points: list[runner.Point], directory: pathlib.Pat
     scenarios = list(dict.fromkeys(point.scenario for point in points))
     rows = [[point.name, point.platform, scenarios.index(point.scenario), point.overrides, point.options, point.limit_s] for point in points]
     content = {"directory": str(directory), "executables": str(executables), "scenarios": scenarios, "points": rows}
-    path.write_text(json.dumps(content), encoding="utf-8")
+    written.text(path, json.dumps(content))
 
 
 def run(folder: pathlib.Path, index: str) -> None:

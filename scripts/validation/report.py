@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from reporting import figures as reporting_figures
 from reporting import scatter
 
+from lib import written
+
 from .comparison import Outcome, coverage, figures_of, grouped
 from .figures import FIGURES
 from .rows import BYTES_PER_SECOND, SECONDS
@@ -46,7 +48,7 @@ def coverage_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 def write_rows(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
     """All rows, compared or skipped; `scenario` is relative to the file."""
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with written.table(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for one in outcomes:
@@ -124,7 +126,7 @@ def write_reasons(path: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
 
 def _write_csv(path: pathlib.Path, columns: Sequence[str], lines: Sequence[Sequence]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with written.table(path) as file:
         csv.writer(file, lineterminator="\n").writerows([columns, *lines])
 
 
