@@ -5,8 +5,8 @@
 //             request is in the engine's queue
 //   step      before the first kernel of a step: `step_us`, plus `sequence_us` for each sequence: scheduler, inputs
 //   layer     in batches that are not one CUDA graph, each layer's launch takes `layer_us` if the host launches only
-//             attention, and `eager_layer_us` if it launches every kernel (inference/cuda_graphs.h); the layer's kernels
-//             begin after that
+//             attention, and `eager_layer_us` if it launches every kernel of a dense layer (inference/cuda_graphs.h), in
+//             proportion more if a layer has more kernels; the layer's kernels begin after that
 //   token     an output token reaches the client `token_us` after the end of its step: detokenizer, streaming
 //
 // A synchronous engine prepares a step when the previous step has left the GPUs, so a step takes the sum of host and
@@ -34,6 +34,10 @@ inline constexpr std::array<const char*, 4> kGraphModeNames{"full", "piecewise",
 /// What the host launches in each layer of a batch.
 enum class LayerLaunch : std::uint8_t { nothing, attention, kernels };
 
+/// Kernels of a dense layer, for which `eager_layer_us` is measured: two norms, four products, rotary embedding, attention,
+/// activation.
+inline constexpr double kDenseLayerKernels = 9;
+
 struct Host {
   std::string name;  ///< name of the preset
   bool async = false;
@@ -50,9 +54,10 @@ struct Host {
   /// Time until the first kernel of a step can begin.
   Time step(std::uint64_t sequences) const { return us(step_us + sequence_us * static_cast<double>(sequences)); }
   /// Time between the launches of two layers.
-  Time layer(LayerLaunch launch) const {
+  /// @param kernels  of a layer, on average; collectives have their own launches (collective::EagerCall)
+  Time layer(LayerLaunch launch, double kernels) const {
     if (launch == LayerLaunch::nothing) return Time();
-    return us(launch == LayerLaunch::attention ? layer_us : eager_layer_us);
+    return us(launch == LayerLaunch::attention ? layer_us : eager_layer_us * kernels / kDenseLayerKernels);
   }
   /// Whether the host of a stage ever has anything to do.
   bool is_modelled() const { return step_us > 0 || sequence_us > 0 || layer_us > 0 || eager_layer_us > 0; }

@@ -26,7 +26,11 @@ void Drafter::add(Pass& pass, const ScheduledBatch& whole, const CudaGraphs& gra
     pass.drafts.push_back(plan(one, batch.items.size(), graphs));
   }
   const bool is_graph = speculation_.draft_graphs && graphs.mode != GraphMode::none;
-  pass.draft_launch = is_graph ? Time() : host.layer(graphs.launch(false, batch.items.size()));
+  if (is_graph) return;
+  const std::vector<Pass::Step>& draft = pass.drafts.front();  // embedding, layers, head
+  const std::size_t kernels = kernels_of({draft.begin() + 1, draft.end() - 1});
+  pass.draft_launch = host.layer(graphs.launch(false, batch.items.size()),
+                                 static_cast<double>(kernels) / speculation_.model.layers);
 }
 
 std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_t rows, const CudaGraphs& graphs) {

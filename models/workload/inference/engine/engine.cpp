@@ -115,7 +115,7 @@ Pass Engine::plan(Iteration& iteration) {
   iteration.padded_tokens = spec_.graphs.padded(decodes, tokens);
   Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens,
                         spec_.graphs.pads && spec_.graphs.is_captured(decodes, tokens));
-  pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, tokens));
+  pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, tokens), pass.layer_kernels);
   if (drafter_) drafter_->add(pass, batch, spec_.graphs, spec_.host);
   pass.index = composed_;
   if (spec_.names == PassNames::prefill) {

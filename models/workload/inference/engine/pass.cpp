@@ -37,6 +37,13 @@ Step step_of(Grid& grid, const ScheduledBatch& batch) {
 
 }  // namespace
 
+std::size_t kernels_of(const std::vector<Pass::Step>& steps) {
+  std::size_t kernels = 0;
+  for (const Pass::Step& step : steps)
+    if (step.kernels) kernels += step.kernels->kernels.size();
+  return kernels;
+}
+
 Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens,
                bool pads_replicas) {
   transformer::LayerTimer& timer = grid.timer();
@@ -54,6 +61,9 @@ Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::u
   for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)
     for (const transformer::LayerStep& s : plan_layer(grid.model(), timer, layer, grid.split()))
       pass.layers[layer.kind].push_back({s.part, s.kernels.chain(s.part), s.operation, s.bytes});
+  for (std::uint32_t l = 0; l < grid.model().layers; ++l)
+    pass.layer_kernels += static_cast<double>(kernels_of(pass.layers[grid.model().kind(l)]));
+  pass.layer_kernels /= grid.model().layers;
   if (step.outputs != 0) pass.head = timer.head(step.outputs).chain(transformer::LayerPart::head);
   pass.prepare = host.step(step.sequences);
   pass.host_is_async = host.async;

@@ -29,9 +29,12 @@ struct Pass {
   Time draft_launch;                      ///< host time for each of their layers
   Time prepare;                           ///< host time before the first kernel
   Time launch;                            ///< host time for each layer; 0: all layers are launched at once
+  double layer_kernels = 0;               ///< kernels of a layer, on average over the model
   bool host_is_async = false;             ///< prepared at once; else when stage
                                           ///< 0 has finished the previous pass
 };
+
+std::size_t kernels_of(const std::vector<Pass::Step>& steps);
 
 /// Attention replicas meet in every layer with experts, and wait there for the slowest one. So all ranks get the kernels of a
 /// replica that has the longest attention and the most tokens of any; each computes its share of the experts for all tokens.
