@@ -3,29 +3,39 @@
 Rules, by column:
   mode              aggregated servers only
   attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Both kinds of division at once: not mapped
-  isl, osl          lengths of all requests
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
-                    place (eval/benchmarks/genai_perf_runner.py of the source @b642c1e2), of which the first meets all others in the
-                    queue. The run has four for each place: one in the first wave counts a tenth, two in the steady state the rest, the
-                    last sees others leave
-  backend           engine. TensorRT-LLM has the limits that the source writes for it (generator/backends/trtllm.py): as many requests
-                    as places, prompts whole, and a budget of one request for each place, one prompt and 1500 tokens. Answers are
-                    equally likely to be up to a fifth shorter or longer: requests that are quite equal stay in step for ever in a
-                    model without noise, although the API server takes them one by one. SGLang's rows stay in step: whoever arrives
-                    during a prefill joins it, and all decode together. Spread, their TTFT would be a fifth of what was measured. Times
-                    of clients part no loop (docs/validation.md)
+                    place, of which the first meets all others in the queue. The run has four for each place: one in the first wave
+                    counts a tenth, two in the steady state the rest, the last sees others leave
+  source            who sent the requests, and how the server was started:
+                    InferenceX (SemiAnalysisAI/InferenceX @843c6254: benchmarks/benchmark_lib.sh, single_node/fixed_seq_len/*.sh, of
+                    Llama-3.1-70B @2582bce4): prompts and answers are equally likely to have 80 to 100 % of isl and osl, for every
+                    engine. SGLang has chunks of 32768 tokens, TensorRT-LLM whole prompts and at least 8192 tokens in a batch, vLLM
+                    8192 tokens and an asynchronous host. The KV cache is in fp8, but not that of SGLang on H200
+                    other rows were sent by aiconfigurator's own client (eval/benchmarks/genai_perf_runner.py @b642c1e2): all
+                    prompts have isl tokens, and the server is asked for osl. Dynamo, which was in front of newer ones, knows the
+                    wish to ignore the end of an answer under another name (bench_run.sh.j2 @095f58a5), so what was generated is not
+                    known. Rows of vLLM and TensorRT-LLM do not stay in step, as equal requests would: their answers are spread by a
+                    fifth. Rows of SGLang do. TensorRT-LLM has the limits that the source writes for it
+                    (generator/backends/trtllm.py): as many requests as places, prompts whole, and a budget of one request for each
+                    place, one prompt and 1500 tokens
   metric TTFT, TPOT means over requests
 """
 
+import re
+from dataclasses import dataclass
+
+from . import load_rows, systems
 from .experiment import Experiment, table_of
-from .load_rows import spread
 from .rows import SECONDS, Row, Unmapped
 from .served_models import has_latent_attention, instance_of, number
-from .serving_engines import serve
+from .serving_engines import Served, serve
 
+# In the sources of aiconfigurator's table: the words themselves, or the files that it took from InferenceX
+INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
 WAVES = 4
 FIRST_WAVE_SHARE = 0.1
 SPREAD = 0.2
+SHORTEST = 0.8  # of InferenceX, of isl and osl
 # Of the load generator (genai-perf), before the API server has a request: with the server's own time, what TTFT misses
 CLIENT_US = {"vllm": 40000, "sglang": 40000, "trtllm": 103500}
 
@@ -38,17 +48,48 @@ def map_row(row: Row) -> Experiment:
         raise Unmapped(f"mode '{row['mode']}': disaggregated servers are not of this class")
     served = serve(row, row["backend"], row["backend_version"], instance_of(row))
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
-    requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": prompt,
-                "output_tokens": answer if served.engine == "sglang" else spread(answer, SPREAD)}
-    options = {}
-    if served.engine == "trtllm":
-        options["scheduler"] = {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
+    way = of_inferencex if re.search(INFERENCEX, row["source"]) else of_aiconfigurator
+    sent = way(row, served, prompt, answer, concurrency)
+    requests = {"count": WAVES * concurrency, "arrivals": "closed_loop", "concurrency": concurrency, "prompt_tokens": sent.prompt,
+                "output_tokens": sent.answer}
     guessed = " bf16?" if row["precision"] == "bf16?" else ""
     attention = " latent attention" if has_latent_attention(served.scenario["model"]["config"]) else ""
-    scenario = served.with_requests(requests, client_us=CLIENT_US[served.engine], **options)
+    scenario = served.with_requests(requests, client_us=sent.client_us, **sent.options)
     return Experiment(f"closed loop {row['metric']} {row['backend']}{attention}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.gpus, size_class=f"TP{served.gpus}")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Requests of a client, and how its server was started."""
+
+    prompt: int | dict
+    answer: int | dict
+    client_us: float
+    options: dict  # of the workload
+
+
+def of_inferencex(row: Row, served: Served, prompt: int, answer: int, concurrency: int) -> Sent:
+    options = {}
+    if served.engine == "sglang":
+        options["scheduler"] = {"max_batched_tokens": 32768}
+        if systems.gpu_of(row).family == "B200":
+            served.scenario["model"]["kv_dtype"] = "fp8"
+    elif served.engine == "trtllm":
+        options["scheduler"] = {"max_batched_tokens": max(8192, -(-(concurrency + prompt + 64) // 64) * 64), "chunked_prefill": False}
+    else:
+        options = {"scheduler": {"max_seqs": concurrency, "max_batched_tokens": 8192}, "host": {"async": True}}
+        served.scenario["model"]["kv_dtype"] = "fp8"
+    lengths = ({"uniform": {"min": int(SHORTEST * most), "max": most}} for most in (prompt, answer))
+    return Sent(*lengths, load_rows.CLIENT_US, options)
+
+
+def of_aiconfigurator(_row: Row, served: Served, prompt: int, answer: int, concurrency: int) -> Sent:
+    options = {}
+    if served.engine == "trtllm":
+        options["scheduler"] = {"max_seqs": concurrency, "max_batched_tokens": concurrency + prompt + 1500, "chunked_prefill": False}
+    return Sent(prompt, answer if served.engine == "sglang" else load_rows.spread(answer, SPREAD), CLIENT_US[served.engine], options)
 
 
 def value(requests: list[dict], metric: str, concurrency: int) -> float:

@@ -50,8 +50,18 @@ def test_gaps_and_latencies_are_means_or_percentiles():
     assert load_rows.value(served, "E2E", None) == pytest.approx(9e-3)
 
 
-def test_a_loop_is_spread_unless_the_engine_keeps_it_in_step():
-    asked = workload(LOOP)
+@pytest.mark.parametrize("source", ["ai-dynamo/aiconfigurator, InferenceX", "silicon_sample.csv id=dsr1_h200 [db-dump/2026-04-27]",
+                                    "silicon_sample.csv [source_file=2026-04-06.csv]"])
+@pytest.mark.parametrize("backend", ["vllm", "sglang", "trtllm"])
+def test_inferencex_sends_the_same_lengths_to_every_engine(backend, source):
+    asked = workload(LOOP | {"backend": backend, "source": source})
+    assert asked["requests"]["prompt_tokens"] == {"uniform": {"min": 819, "max": 1024}}
+    assert asked["requests"]["output_tokens"] == {"uniform": {"min": 80, "max": 100}}
+    assert asked["client_us"] == load_rows.CLIENT_US
+
+
+def test_aiconfigurators_own_loops_are_spread_unless_the_engine_keeps_them_in_step():
+    asked = workload(LOOP | {"source": "silicon_sample.csv [source_file=/data/h100_sxm/vllm/0.12.0/Qwen_Qwen3-32B.csv]"})
     assert asked["requests"]["output_tokens"] == {"uniform": {"min": 80, "max": 120}} and asked["client_us"] > 0
     assert (asked["requests"]["concurrency"], asked["requests"]["count"]) == (8, 32)
     assert workload(LOOP | {"backend": "sglang"})["requests"]["output_tokens"] == 100
