@@ -176,12 +176,12 @@ class Trace(Requests):
 
         text = self.path.read_text(encoding="utf-8")
         if not form.block_tokens:
-            written = io.StringIO()
+            table = io.StringIO()
             rows = csv.DictReader(io.StringIO(text))
-            writer = csv.DictWriter(written, rows.fieldnames, lineterminator="\n")
+            writer = csv.DictWriter(table, rows.fieldnames, lineterminator="\n")
             writer.writeheader()
             writer.writerows(map(change, rows))
-            text = written.getvalue()
+            text = table.getvalue()
         else:
             text = "".join(json.dumps(change(json.loads(line))) + "\n" for line in text.splitlines() if line.strip())
         written.text(path, text)

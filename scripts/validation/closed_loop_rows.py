@@ -35,6 +35,9 @@ INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
 WAVES = 4
 FIRST_WAVE_SHARE = 0.1
 SPREAD = 0.2
+# Options of InferenceX's servers on B200 that keep requests out of batches
+HELD_BACK = {"sglang": "SGLang that looks for requests once in 10 or 30 steps (--scheduler-recv-interval) is not modelled",
+             "trtllm": "TensorRT-LLM that waits up to 40 steps for more prompts (batch_wait_timeout_iters) is not modelled"}
 SHORTEST = 0.8  # of InferenceX, of isl and osl
 # Of the load generator (genai-perf), before the API server has a request: with the server's own time, what TTFT misses
 CLIENT_US = {"vllm": 40000, "sglang": 40000, "trtllm": 103500}
@@ -72,9 +75,12 @@ class Sent:
 
 def of_inferencex(row: Row, served: Served, prompt: int, answer: int, concurrency: int) -> Sent:
     options = {}
+    is_b200 = systems.gpu_of(row).family == "B200"
+    if is_b200 and row["metric"] == "TTFT" and (served.engine == "sglang" or served.engine == "trtllm" and concurrency >= 64):
+        raise Unmapped(HELD_BACK[served.engine])
     if served.engine == "sglang":
         options["scheduler"] = {"max_batched_tokens": 32768}
-        if systems.gpu_of(row).family == "B200":
+        if is_b200:
             served.scenario["model"]["kv_dtype"] = "fp8"
     elif served.engine == "trtllm":
         options["scheduler"] = {"max_batched_tokens": max(8192, -(-(concurrency + prompt + 64) // 64) * 64), "chunked_prefill": False}

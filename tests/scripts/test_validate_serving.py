@@ -60,6 +60,17 @@ def test_inferencex_sends_the_same_lengths_to_every_engine(backend, source):
     assert asked["client_us"] == load_rows.CLIENT_US
 
 
+def test_rows_of_servers_that_hold_requests_back_are_skipped():
+    row = LOOP | {"system": "b200_sxm", "backend": "sglang", "source": "InferenceX"}
+    assert workload(row | {"metric": "TPOT"})["scheduler"] == {"max_batched_tokens": 32768}
+    with pytest.raises(rows.Unmapped, match="once in 10 or 30 steps"):
+        workload(row | {"metric": "TTFT"})
+    trtllm = row | {"backend": "trtllm", "backend_version": "", "metric": "TTFT"}
+    assert workload(trtllm | {"concurrency": "32"})["requests"]["concurrency"] == 32
+    with pytest.raises(rows.Unmapped, match="waits up to 40 steps"):
+        workload(trtllm | {"concurrency": "64"})
+
+
 def test_aiconfigurators_own_loops_are_spread_unless_the_engine_keeps_them_in_step():
     asked = workload(LOOP | {"source": "silicon_sample.csv [source_file=/data/h100_sxm/vllm/0.12.0/Qwen_Qwen3-32B.csv]"})
     assert asked["requests"]["output_tokens"] == {"uniform": {"min": 80, "max": 120}} and asked["client_us"] > 0
