@@ -8,7 +8,8 @@ Record<workload::Host> host_record() {
   Record<workload::Host> r;
   add_host_times(r);
   r.add("eager_layer_us", &workload::Host::eager_layer_us,
-        "time to launch a dense layer, of nine kernels, one by one; other layers in proportion: cudagraph.mode none, and "
+        "time to launch a dense layer, of nine kernels, one by one; other layers in proportion: cudagraph.mode none, "
+        "and "
         "batches outside of graphs with decode")
       .range(0, kLongestHostUs);
   r.fallback_all("from the engine's sheet");

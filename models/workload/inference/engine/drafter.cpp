@@ -29,8 +29,8 @@ void Drafter::add(Pass& pass, const ScheduledBatch& whole, const CudaGraphs& gra
   if (is_graph) return;
   const std::vector<Pass::Step>& draft = pass.drafts.front();  // embedding, layers, head
   const std::size_t kernels = kernels_of({draft.begin() + 1, draft.end() - 1});
-  pass.draft_launch = host.layer(graphs.launch(false, batch.items.size()),
-                                 static_cast<double>(kernels) / speculation_.model.layers);
+  pass.draft_launch =
+      host.layer(graphs.launch(false, batch.items.size()), static_cast<double>(kernels) / speculation_.model.layers);
 }
 
 std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_t rows, const CudaGraphs& graphs) {
