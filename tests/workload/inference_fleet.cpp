@@ -102,6 +102,32 @@ BOOST_AUTO_TEST_CASE(prompts_of_g_groups_on_g_instances_miss_g_times) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(short_prompts_first_wait_least_on_average) {
+  // Smith's rule: of all orders on one machine, the shortest first has the least mean time.
+  const auto served = [](const std::string& order) {
+    ServingBench run(
+        tiny_serving({"workload.requests={count: 40, prompt_tokens: {uniform: {min: 16, max: 512}}, output_tokens: 1, "
+                      "arrivals: at_once}",
+                      "workload.scheduler={max_batched_tokens: 512, max_seqs: 512}", "workload.instances=[{name: a}]",
+                      "workload.router={policy: round_robin, queue_threshold: 1e-6, queue_order: " + order + "}"}));
+    run.run();
+    std::vector<std::pair<Time, std::uint32_t>> found;
+    for (const Stay& stay : run.served) found.push_back({stay.times.first_token, stay.request.prompt_tokens});
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  const auto mean = [](const auto& found) {
+    double sum = 0;
+    for (const auto& [time, tokens] : found) sum += time.seconds();
+    return sum / static_cast<double>(found.size());
+  };
+  const auto shortest = served("wspt");
+  const auto is_shorter = [](const auto& a, const auto& b) { return a.second < b.second; };
+  BOOST_TEST(std::is_sorted(shortest.begin() + 1, shortest.end(), is_shorter));  // the first is sent as it comes
+  BOOST_TEST(mean(shortest) < mean(served("fcfs")));
+  BOOST_TEST(mean(shortest) < mean(served("lcfs")));
+}
+
 BOOST_AUTO_TEST_CASE(a_wait_in_the_router_has_its_name) {
   // Two prompts go to the instances at once; two wait in the router until these have their tokens.
   for (const std::string order : {"fcfs", "lcfs"}) {

@@ -237,6 +237,38 @@ BOOST_AUTO_TEST_CASE(scorers_add_prefix_queue_and_free_blocks) {
   BOOST_TEST(choice.scores == (Scores{1.5, 2 * 0.5 + 1.75, 0.75}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_prefix_is_sticky_until_its_instance_is_saturated) {
+  RouterSpec spec = with(RouterPolicy::sticky);
+  spec.sticky.saturation_tokens = 1000;
+  Fleet fleet(spec, 3);
+  const auto send = [&] { return fleet.send(640, 5, 320).instance; };
+  const std::uint32_t home = send();
+  BOOST_TEST(send() == home);  // 640 tokens in flight
+  const std::uint32_t second = send();
+  BOOST_TEST(second != home);  // 1280
+  BOOST_TEST(send() == second);
+  const std::uint32_t third = send();
+  BOOST_TEST((third != home && third != second));
+  fleet.router.view().on_first_token(0, home);
+  fleet.router.view().on_first_token(1, home);
+  BOOST_TEST(send() == home);  // all have the prefix: nothing in flight there
+  BOOST_TEST(fleet.send(640, 6, 320).scores.size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(new_tokens_are_those_that_no_instance_has) {
+  RouterSpec spec = with(RouterPolicy::round_robin);
+  spec.queue_order = RouterQueueOrder::wspt;
+  Fleet fleet(spec, 2);
+  const Request request{{}, 640, 1};
+  const RequestContent content{320, {5}, {}};
+  Asked asked(0, request, content, RequestPart::all);
+  BOOST_TEST(fleet.router.new_tokens(asked, {0, 1}, {}) == 640u);
+  const Asked::Contents blocks = asked.contents(kBlock);
+  for (std::size_t i = 0; i < 3; ++i) fleet.router.view().on_stored(1, blocks[i], {});
+  BOOST_TEST(fleet.router.new_tokens(asked, {0, 1}, {}) == 640u - 3 * kBlock);
+  BOOST_TEST(fleet.router.new_tokens(asked, {0}, {}) == 640u);
+}
+
 BOOST_AUTO_TEST_CASE(prefix_trie_remembers_all) {
   Fleet fleet(with(RouterPolicy::prefix_trie), 4);
   std::vector<std::uint32_t> homes;

@@ -34,7 +34,8 @@ const std::vector<OfPolicies>& keys_of_policies() {
       {"queue_weight", {P::scorers}},
       {"kv_weight", {P::scorers}},
       {"by_events", {P::scorers}},
-      {"state_delay_us", {P::least_load, P::kv_cost, P::scorers}},
+      {"saturation_tokens", {P::sticky}},
+      {"state_delay_us", {P::least_load, P::kv_cost, P::scorers, P::sticky}},
   };
   return keys;
 }
@@ -58,7 +59,8 @@ Record<RouterSpec> router_record() {
            "how an instance is chosen. fixed: by `instance` and `decode_instance` of the request; round_robin; random; "
            "session: by a ring of hashes; least_load: by reports of the engines, (4 waiting + running) / max_seqs; "
            "least_requests: sent and not ended; power_of_two: the better of two; cache_aware: SGLang's; kv_cost: "
-           "Dynamo's; scorers: llm-d's; prefix_trie: production-stack's; link_aware: for `decode` only")
+           "Dynamo's; scorers: llm-d's; sticky: llm-d's, where the prefix is until that instance is saturated; "
+           "prefix_trie: production-stack's; link_aware: for `decode` only")
       .required();
   r.choice(
        "decode", &Spec::decode, policies,
@@ -66,7 +68,7 @@ Record<RouterSpec> router_record() {
        "loaded")
       .fallback("as `policy`");
   r.add("state_delay_us", &Spec::state_delay_us,
-        "of least_load, kv_cost, scorers: time from an event in an engine until the router knows of it")
+        "of least_load, kv_cost, scorers, sticky: time from an event in an engine until the router knows of it")
       .range(0, kLongestDelayUs);
   r.add("router_us", &Spec::router_us, "time of the router and its proxies for a request").range(0, kLongestDelayUs);
   r.add("queue_threshold", &Spec::queue_threshold,
@@ -74,7 +76,9 @@ Record<RouterSpec> router_record() {
         "its batches (max_batched_tokens) hold")
       .above(0, 1e6)
       .fallback("it does not wait");
-  r.choice("queue_order", &Spec::queue_order, {"fcfs", "lcfs"}, "order of the requests that wait: first or last come");
+  r.choice("queue_order", &Spec::queue_order, {"fcfs", "lcfs", "wspt"},
+           "order of the requests that wait: first or last come; wspt: fewest prompt tokens that no instance has "
+           "cached when the request comes");
   const auto cache = [](auto member) { return within(&Spec::cache_aware, member); };
   using workload::inference::CacheAwareSpec;
   r.add("match_ratio", cache(&CacheAwareSpec::match_ratio),
@@ -111,6 +115,12 @@ Record<RouterSpec> router_record() {
   r.add("kv_weight", score(&ScorersSpec::kv_weight), "of scorers: weight of free KV blocks").range(0, 1e6);
   r.add("by_events", score(&ScorersSpec::by_events),
         "of scorers: prefixes are those that engines report; false: those of prompts that were sent there");
+  r.add("saturation_tokens", within(&Spec::sticky, &workload::inference::StickySpec::saturation_tokens),
+        "of sticky: prompt tokens in flight above which an instance is saturated: what it computes in the longest wait "
+        "that is allowed")
+      .range(1, 1e9)
+      .fallback("to be given with sticky")
+      .cite("llm-d.ai/blog/sticky-until-saturated-token-aware-routing");
   const auto rule = [](auto member) { return within(&Spec::keeps_prompt, member); };
   using workload::inference::PromptRuleSpec;
   r.choice("decider", rule(&PromptRuleSpec::rule), words_of(workload::inference::kPromptRuleNames),
@@ -189,6 +199,10 @@ RouterSpec resolve_router(const RouterSetting& setting, const Source& source) {
     refuse_workload(source, "router.decode",
                     "link_aware needs the instance with the prompt, and a decider chooses the decode instance first; "
                     "accepted with decider: none");
+  const bool is_sticky = spec.policy == RouterPolicy::sticky || answers == RouterPolicy::sticky;
+  if (is_sticky && !value_at(source.root, path + ".saturation_tokens"))
+    refuse_workload(source, policy_key(source),
+                    "sticky needs saturation_tokens: prompt tokens in flight, for example 286720");
   if (value_at(source.root, path + ".queue_order") && !spec.queue_threshold)
     refuse_workload(source, "router.queue_order", "no request waits; accepted with queue_threshold");
   if (setting.names_instances && spec.policy != RouterPolicy::fixed)

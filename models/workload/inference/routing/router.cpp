@@ -15,6 +15,7 @@
 #include "workload/inference/routing/round_robin_policy.h"
 #include "workload/inference/routing/scorers_policy.h"
 #include "workload/inference/routing/session_policy.h"
+#include "workload/inference/routing/sticky_policy.h"
 #include "workload/inference/routing/uncached_tokens_decider.h"
 
 namespace railyard::workload::inference {
@@ -39,6 +40,7 @@ std::unique_ptr<RoutingPolicy> make_policy(RouterPolicy policy, const RouterSpec
     case RouterPolicy::kv_cost:
       return std::make_unique<KvCostPolicy>(spec.kv_cost, spec.keeps_prompt.rule != PromptRule::none, random);
     case RouterPolicy::scorers: return std::make_unique<ScorersPolicy>(spec.scorers, names.size(), random);
+    case RouterPolicy::sticky: return std::make_unique<StickyPolicy>(spec.sticky, names.size(), random);
     case RouterPolicy::prefix_trie: return std::make_unique<PrefixTriePolicy>(names.size(), random);
     case RouterPolicy::link_aware: return std::make_unique<LinkAwarePolicy>(estimate);
   }
@@ -80,7 +82,8 @@ Router::Router(const RouterSpec& spec, const std::vector<Member>& members, std::
 
 bool Router::follows_blocks() const {
   const bool by_events = spec_.policy == RouterPolicy::scorers && spec_.scorers.by_events;
-  return spec_.policy == RouterPolicy::kv_cost || by_events || spec_.keeps_prompt.rule != PromptRule::none;
+  return spec_.policy == RouterPolicy::kv_cost || spec_.policy == RouterPolicy::sticky || by_events ||
+         spec_.keeps_prompt.rule != PromptRule::none || spec_.queue_order == RouterQueueOrder::wspt;
 }
 
 Candidates Router::candidates(const Request& request, RequestPart part) const {
@@ -107,6 +110,15 @@ bool Router::keeps_prompt(Asked& asked, std::uint32_t answer, std::optional<std:
   facts.cached_tokens = view_.cached_blocks(answer, asked) * view_.member(answer).block_tokens;
   facts.is_prefill_busy = prompt && is_busy(*prompt);
   return decider_->keeps(facts);
+}
+
+std::uint64_t Router::new_tokens(Asked& asked, const Candidates& candidates, Time now) {
+  view_.hear(now);
+  std::uint64_t fewest = asked.request.prompt_tokens;
+  for (const std::uint32_t id : candidates)
+    fewest =
+        std::min(fewest, asked.request.prompt_tokens - view_.cached_blocks(id, asked) * view_.member(id).block_tokens);
+  return std::max<std::uint64_t>(1, fewest);
 }
 
 Router::Choice Router::choose(Asked& asked, const Candidates& candidates, Time now) {

@@ -43,6 +43,8 @@ class Router {
     std::vector<double> scores;  ///< one for each candidate; empty: the policy compares nothing
     Time out_of_date;            ///< RouterView::out_of_date() of the instance
   };
+  /// Prompt tokens that none of these instances has cached, as last heard; at least one.
+  std::uint64_t new_tokens(Asked& asked, const Candidates& candidates, Time now);
   /// @param candidates  those that can hold the request; not empty. send() follows, unless the choice is dropped
   Choice choose(Asked& asked, const Candidates& candidates, Time now);
   /// The request, or the part that was asked for, goes to this instance.

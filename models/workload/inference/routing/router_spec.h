@@ -18,12 +18,13 @@ enum class RouterPolicy : std::uint8_t {
   cache_aware,
   kv_cost,
   scorers,
+  sticky,
   prefix_trie,
   link_aware,
 };
-inline constexpr std::array<const char*, 12> kRouterPolicyNames{
-    "fixed",        "round_robin", "random",  "session", "least_load",  "least_requests",
-    "power_of_two", "cache_aware", "kv_cost", "scorers", "prefix_trie", "link_aware"};
+inline constexpr std::array<const char*, 13> kRouterPolicyNames{
+    "fixed",       "round_robin", "random",  "session", "least_load",  "least_requests", "power_of_two",
+    "cache_aware", "kv_cost",     "scorers", "sticky",  "prefix_trie", "link_aware"};
 
 /// sgl-project/sglang, sgl-model-gateway/src/policies/cache_aware.rs; the values are the command line's.
 struct CacheAwareSpec {
@@ -64,7 +65,14 @@ struct PromptRuleSpec {
 };
 
 /// Order in which a router's own queue is served.
-enum class RouterQueueOrder : std::uint8_t { fcfs, lcfs };
+/// wspt: fewest new tokens first (weighted shortest processing time with equal weights, ai-dynamo/dynamo
+/// lib/kv-router/src/scheduling/policy.rs): those of the prompt that no instance has cached when the request comes.
+enum class RouterQueueOrder : std::uint8_t { fcfs, lcfs, wspt };
+
+struct StickySpec {
+  /// Prompt tokens in flight above which an instance is saturated: what it computes in the longest wait that is allowed.
+  std::uint64_t saturation_tokens = 0;
+};
 
 struct RouterSpec {
   RouterPolicy policy = RouterPolicy::fixed;
@@ -78,6 +86,7 @@ struct RouterSpec {
   CacheAwareSpec cache_aware;
   KvCostSpec kv_cost;
   ScorersSpec scorers;
+  StickySpec sticky;
   PromptRuleSpec keeps_prompt;
 };
 
@@ -86,6 +95,7 @@ struct RouterSpec {
 constexpr bool uses_contents(RouterPolicy policy, const RouterSpec& spec, bool of_answers) {
   switch (policy) {
     case RouterPolicy::cache_aware:
+    case RouterPolicy::sticky:
     case RouterPolicy::prefix_trie: return true;
     case RouterPolicy::kv_cost:
       return (!of_answers || spec.keeps_prompt.rule != PromptRule::none) && spec.kv_cost.overlap_score_credit > 0;

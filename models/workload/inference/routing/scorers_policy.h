@@ -18,7 +18,7 @@ namespace railyard::workload::inference {
 class ScorersPolicy : public RoutingPolicy {
  public:
   ScorersPolicy(const ScorersSpec& spec, std::size_t instances, Random random)
-      : spec_(spec), sent_(instances, kMostBlocks), random_(random) {}
+      : spec_(spec), sent_(instances, kMostBlocksSent), random_(random) {}
 
   std::uint32_t choose(Asked& asked, const Candidates& candidates, RouterView& view,
                        std::vector<double>& scores) override {
@@ -47,15 +47,13 @@ class ScorersPolicy : public RoutingPolicy {
   void on_lost(std::uint32_t instance) override { sent_.clear(instance); }
 
  private:
-  static constexpr std::uint64_t kMostBlocks = 31'250, kMostMatched = 256;
-
   double prefix(Asked& asked, std::uint32_t id, const RouterView& view) const {
     const std::uint64_t blocks = asked.request.prompt_tokens / view.member(id).block_tokens;
     if (blocks == 0) return 0;
     const std::uint64_t matched =
-        spec_.by_events ? view.cached_blocks(id, asked) : sent_.matched(id, asked, view, kMostMatched);
+        spec_.by_events ? view.cached_blocks(id, asked) : sent_.matched(id, asked, view, kMostBlocksMatched);
     return static_cast<double>(matched) /
-           static_cast<double>(spec_.by_events ? blocks : std::min(blocks, kMostMatched));
+           static_cast<double>(spec_.by_events ? blocks : std::min(blocks, kMostBlocksMatched));
   }
 
   ScorersSpec spec_;

@@ -7,6 +7,9 @@
 
 namespace railyard::workload::inference {
 
+/// llm-d's own index: blocks that it keeps for a server, and at most looks for of a prompt (llm-d-inference-scheduler v0.8).
+constexpr std::uint64_t kMostBlocksSent = 31'250, kMostBlocksMatched = 256;
+
 class SentPrefixes {
  public:
   /// @param most  blocks kept for an instance; 0: all

@@ -195,6 +195,13 @@ class Service : private ApiServerClient,
   void route_held();
   /// The same at this instant, when what happens now is done.
   void route_held_soon();
+  /// A request that waits in the router.
+  struct Held {
+    std::uint32_t request = 0;
+    std::uint64_t new_tokens = 0;  ///< with wspt
+  };
+  /// The one that is served next. @pre there is one
+  std::deque<Held>::iterator next_held();
   void on_event(std::uint32_t tag, std::uint64_t data) override;
   /// The instance computes nothing more of the request.
   void ended(std::uint32_t request, std::uint32_t instance);
@@ -236,7 +243,7 @@ class Service : private ApiServerClient,
     std::uint32_t id;
   };
   std::deque<BlockReports> block_reports_;
-  std::deque<std::uint32_t> held_;           ///< requests that wait in the router
+  std::deque<Held> held_;                    ///< requests that wait in the router, as they came
   std::vector<std::uint32_t> held_answers_;  ///< whose prompts are complete, and which no open instance takes
   KvExchange exchange_;
   /// Requests between two instances: by the id of the first one, those that are not in the queue of a second one yet; by both

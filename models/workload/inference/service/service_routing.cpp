@@ -51,19 +51,36 @@ std::uint32_t Service::send(Asked& asked, const Choice& choice, RequestPart part
 }
 
 void Service::on_at_router(std::uint32_t request) {
-  held_.push_back(request);
+  Held held{request, 0};
+  if (spec_.router.queue_order == RouterQueueOrder::wspt) {
+    const Request what = api_server_.on_way(request).remaining();
+    Asked asked(request, what, api_server_.content(request), RequestPart::prompt);
+    held.new_tokens = router_.new_tokens(asked, entries(what, true), now());
+  }
+  held_.push_back(held);
   route_held();
 }
 
 void Service::route_held() {
-  const bool is_fcfs = spec_.router.queue_order == RouterQueueOrder::fcfs;
   while (!held_.empty()) {
-    const std::uint32_t next = is_fcfs ? held_.front() : held_.back();
-    const Candidates all = entries(api_server_.on_way(next).remaining(), true);
+    const auto next = next_held();
+    const std::uint32_t request = next->request;
+    const Candidates all = entries(api_server_.on_way(request).remaining(), true);
     if (all.empty() || router_.is_full(all)) return;
-    is_fcfs ? held_.pop_front() : held_.pop_back();
-    route(next);
+    held_.erase(next);
+    route(request);
   }
+}
+
+std::deque<Service::Held>::iterator Service::next_held() {
+  switch (spec_.router.queue_order) {
+    case RouterQueueOrder::fcfs: break;
+    case RouterQueueOrder::lcfs: return std::prev(held_.end());
+    case RouterQueueOrder::wspt:
+      return std::min_element(held_.begin(), held_.end(),
+                              [](const Held& a, const Held& b) { return a.new_tokens < b.new_tokens; });
+  }
+  return held_.begin();
 }
 
 void Service::route_held_soon() {
