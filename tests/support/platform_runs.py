@@ -70,11 +70,12 @@ def summary(folder):
 
 
 def metrics_of_step(folder, *options, **workload):
-    """A training step of four layers of Llama-3.1-8B on one DGX H100."""
+    """A training step of four layers of Llama-3.1-8B on one DGX H100, with fluid links: they take a twentieth of the time of trains."""
     folder.mkdir()
     config = json.loads((ROOT / "scenarios" / "models" / "llama-3.1-8b.json").read_text())
     (folder / "model.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
-    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "workload": {"kind": "training"} | workload}
+    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "fabric": {"fidelity": "fluid"},
+                "workload": {"kind": "training"} | workload}
     (folder / "s.yaml").write_text(json.dumps(scenario))
     succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out", *options)
     return summary(folder / "out")["metrics"]
