@@ -13,7 +13,8 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
     "serving": [("plx_box", None),  # its preset disaggregated_prefill
                 ("plx_box", "serving_llama3_70b_plx_pp4.yaml"),
                 ("plx_box", "serving_llama3_70b_plx_pp4.yaml", "workload.instances=[{name: p, role: prefill, pp: 4, gpus: [0, 1, 2, 3]}, "
-                                                               "{name: d, role: decode, pp: 4, gpus: [4, 5, 6, 7]}]"),
+                                                               "{name: d, role: decode, pp: 4, gpus: [4, 5, 6, 7]}]",
+                 "fabric.fidelity=fluid"),
                 ("dgx_h100", "pd/colocated_or_not.yaml", "workload.requests.count=4", "workload.instances=[{name: c, count: 2}]",
                  "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host.bytes_per_server=1e9"),
                 ("dgx_h100", "fleet/speculation.yaml", "workload.requests.count=4"),
@@ -22,7 +23,7 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
                  "events=[{at_us: 5.0e+5, instance: c2, fail: true}, {at_us: 1.0e+6, instance: c2, join: c0}]")],
     "training": [("dgx_h100", "training/llama3_8b_8.yaml", "workload.zero_stage=3", "workload.global_batch=16"),
                  ("dgx_b200", "training/gtp_8.yaml"),
-                 ("gb200_nvl72", "training/llama3_8b_offload.yaml", "workload.seq_tokens=2048")],
+                 ("gb200_nvl72", "training/llama3_8b_offload.yaml", "workload.seq_tokens=2048", "fabric.fidelity=fluid")],
     "collective": [("dgx_h100", "nccl_tests_dgx_h100.yaml", "workload.sizes_bytes=[65536]", "workload.ranks=2")],
     "p2p": [("plx_box", "p2p_plx.yaml", "workload.ranks=2"),
             *(("plx_box", "p2p_plx.yaml", f"workload={{kind: p2p, test: {test}, ranks: 2}}") for test in ("h2d", "d2h")),
