@@ -87,9 +87,10 @@ class Server : public sc_core::sc_module {
   /// Connects a device to a PCIe switch, or to a socket if the board has no PCIe switch. Switches above route to it as
   /// to the GPUs of the branch.
   void attach(const MachineSpec& spec, transport::Endpoint& device, std::uint32_t branch, const LinkDatasheet& link);
+  /// The PCIe switch of a branch, or its root complex if the board has no PCIe switch.
+  transport::Switch& switch_at(std::uint32_t branch) const;
 
  private:
-  transport::Switch& switch_at(std::uint32_t branch) const;
   void build_hosts(const MachineSpec& spec, std::uint32_t server, transport::Assembly& fabric);
   void build_pcie(const MachineSpec& spec, const GroupSpec& group_spec);
   void build_nvlink(const MachineSpec& spec, const GroupSpec& group_spec);

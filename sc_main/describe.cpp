@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "sc_main/link_table.h"
+#include "transport/edge/generic_payload_adapter.h"
 
 namespace railyard {
 
@@ -16,6 +17,8 @@ const char* kind_of(const transport::Device& device) {
   if (dynamic_cast<const pcie::RootComplex*>(&device) != nullptr) return "root_complex";
   if (dynamic_cast<const pcie::HostMemory*>(&device) != nullptr) return "host_memory";
   if (dynamic_cast<const infiniband::AggregationNode*>(&device) != nullptr) return "aggregation_node";
+  if (dynamic_cast<const transport::InitiatorAdapter*>(&device) != nullptr) return "initiator";
+  if (dynamic_cast<const transport::TargetAdapter*>(&device) != nullptr) return "target";
   return "network_switch";
 }
 

@@ -130,7 +130,8 @@ Fold fold_copies(Scenario& scenario) {
   fold.asked = true;
   platforms::MachineSpec& machine = scenario.machine;
   const std::uint32_t gpus = machine.board.gpus;
-  const std::optional<Candidate> found = find_candidate(scenario, fold.why_not);
+  if (!scenario.modules.empty()) fold.why_not = "machine.modules: a module is at one server";
+  const std::optional<Candidate> found = fold.why_not.empty() ? find_candidate(scenario, fold.why_not) : std::nullopt;
   std::set<std::uint32_t> touched;
   if (found && all_slow_alike(scenario, *found)) {
     const auto of_others = [&](const MachineEvent& e) { return !found->first_of(0, *server_of(e, machine)); };

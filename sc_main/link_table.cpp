@@ -11,7 +11,8 @@ namespace {
 
 class Namer {
  public:
-  explicit Namer(Simulation& simulation) : machine_(simulation.machine()), rank_(simulation.workload().rank_names()) {}
+  explicit Namer(Simulation& simulation)
+      : machine_(simulation.machine()), modules_(simulation.modules()), rank_(simulation.workload().rank_names()) {}
 
   std::vector<LinkRow> rows() {
     for (std::uint32_t g = 0; g < machine_.gpus(); ++g) add_gpu(GpuId(g));
@@ -20,6 +21,8 @@ class Namer {
     for (const auto& pair : machine_.far_pairs()) add_far_pair(pair);
     for (const auto& device : machine_.network()) add_cables_down(*device);
     for (const auto& node : machine_.sum_nodes()) add_sum_node(*node);
+    for (const transport::Endpoint* adapter : modules_.adapters())
+      both("Module", fmt::format("Module_{}", adapter->name()), *adapter, PortId(0));
     return std::move(rows_);
   }
 
@@ -130,6 +133,7 @@ class Namer {
   }
 
   platforms::Machine& machine_;
+  const UserModules& modules_;
   const std::map<GpuId, std::string> rank_;
   std::vector<LinkRow> rows_;
 };

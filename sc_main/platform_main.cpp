@@ -181,7 +181,7 @@ int run(const Options& options, const Scenario& scenario) {
         return interrupted == 0 && !OutputFailure::noted();
       });
     } catch (const sc_core::sc_report& broken) {  // SystemC's form of what has been thrown in a process
-      fmt::print(stderr, "{}: error: {}\n", printable(scenario.path), broken.get_msg());
+      fmt::print(stderr, "{}: error: {}\n", printable(scenario.path), text_of(broken));
       return kExitNoProgress;
     }
   }

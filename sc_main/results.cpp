@@ -21,7 +21,7 @@ std::string volume(double bytes) {
 
 Value traffic(Simulation& simulation, const std::vector<LinkRow>& links) {
   Value rows = Value::empty_list();
-  for (const TrafficClass c : simulation.workload().classes()) {
+  for (const TrafficClass c : simulation.classes()) {
     const transport::ClassTotals& totals = simulation.fabric().ledger().totals(number(c));
     Value row;
     row["class"] = name(c);
@@ -209,7 +209,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
   OutputFile out(path);
   const PhaseUse& use = simulation.phase_use();
   out.print("name,direction,port,bytes,wire_bytes,transactions,busy_s,utilisation,peak_queue_bytes,gb_per_s,latency_s");
-  const std::vector<TrafficClass> classes = simulation.workload().classes();
+  const std::vector<TrafficClass> classes = simulation.classes();
   for (const TrafficClass c : classes) out.print(",waited_{}_s", name(c));
   for (const std::string& phase : use.phases()) out.print(",{}", in_phase(phase));
   out.print("\n");

@@ -41,6 +41,11 @@ Simulation& simulation_until_exit(const Scenario& scenario, execution::JobSink& 
   return *only;
 }
 
+std::string text_of(const sc_core::sc_report& report) {
+  const bool is_of_module = sc_core::sc_find_object(report.get_msg_type()) != nullptr;
+  return (is_of_module ? std::string(report.get_msg_type()) + ": " : "") + report.get_msg();
+}
+
 void begin_files(const OutputDirectory& out, const std::string& command, Simulation& simulation) {
   write_file(out.file("command.txt"), command + "\n");
   write_file(out.file("scenario.yaml"), simulation.scenario().resolved);

@@ -18,6 +18,9 @@ void prepare_systemc();
 /// @throws as Simulation
 Simulation& simulation_until_exit(const Scenario& scenario, execution::JobSink& sink);
 
+/// What an error of SystemC says, after the name of the module that reports it, if it is one.
+std::string text_of(const sc_core::sc_report& report);
+
 /// Before a run: command.txt, scenario.yaml, machine.json, and the tables of the workload.
 void begin_files(const OutputDirectory& out, const std::string& command, Simulation& simulation);
 /// After it: summary.json, links.csv, and the rest of these tables.

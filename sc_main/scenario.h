@@ -11,6 +11,7 @@
 #include "base/input_error.h"
 #include "base/units.h"
 #include "platforms/machine_spec.h"
+#include "sc_main/module_spec.h"
 #include "transformer/model_shape.h"
 #include "transport/link/traffic_class.h"
 #include "transport/study/fidelity.h"
@@ -60,6 +61,7 @@ struct Scenario {
   transformer::ModelShape model;   ///< only for kinds that run a model; otherwise without a name
   std::vector<std::string> notes;  ///< lines for stderr about inputs that have no effect
   platforms::MachineSpec machine;
+  std::vector<ModuleSpec> modules;  ///< of the user, in the machine
   FabricSpec fabric;
   Folding fold = Folding::off;
   Origin fold_origin;

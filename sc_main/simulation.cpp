@@ -20,13 +20,12 @@ transport::VcPlan vc_plan(const FabricSpec& spec) {
 }
 
 /// Outputs leave out classes that the kind does not list.
-void expect_listed_classes(const WorkloadRun& workload, const transport::MessageLedger& ledger) {
-  const std::vector<TrafficClass> listed = workload.classes();
+void expect_listed_classes(const std::vector<TrafficClass>& listed, const std::string& kind,
+                           const transport::MessageLedger& ledger) {
   for (const TrafficClassFacts& c : kTrafficClasses)
     if (ledger.totals(number(c.traffic_class)).messages != 0 &&
         std::find(listed.begin(), listed.end(), c.traffic_class) == listed.end())
-      throw std::logic_error(
-          fmt::format("{}: messages of class {}, which the kind does not list", workload.kind(), c.name));
+      throw std::logic_error(fmt::format("{}: messages of class {}, which the kind does not list", kind, c.name));
 }
 
 /// Every NIC needs a port of the single switch. Every leaf needs a port of every spine of its pod, and vice versa; every
@@ -83,6 +82,7 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
     judge(fold_, traffic, *machine_, *fabric_, share_trunks(fold_, traffic, *machine_, routing),
           workload_->folded_bound());
   }
+  modules_ = std::make_unique<UserModules>(scenario_, *fabric_, *machine_);
   events_ = std::make_unique<MachineEvents>(*this);
   phase_use_ = std::make_unique<PhaseUse>(*fabric_, workload_->phases(), link_table(*this));
   workload_->follow_phases(*phase_use_);
@@ -90,7 +90,12 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   if (events_->fail_links()) executor_->simulate_every_collective();
   executor_->simulate_collectives_over(events_->changed_links());
   executor_->gpus_change_at(events_->gpu_changes());
-  if (!scenario_.fabric.compose) executor_->simulate_every_pass();
+  if (!scenario_.fabric.compose) executor_->simulate_every_pass("fabric.compose is off");
+  if (!modules_->empty()) {  // which may send at any time
+    executor_->simulate_every_collective();
+    executor_->simulate_every_pass("modules of the user may send at any time");
+    scenario_.fabric.fidelity = transport::Fidelity::train;
+  }
   if (fabric_->context().losses != nullptr)
     scenario_.fabric.fidelity = transport::Fidelity::train;  // streams cannot handle failed links
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();
@@ -105,12 +110,19 @@ transport::Fidelity Simulation::fidelity() const {
   return fidelity_choice_ ? fidelity_choice_->fidelity() : scenario_.fabric.fidelity;
 }
 
+std::vector<TrafficClass> Simulation::classes() const {
+  std::vector<TrafficClass> all = workload_->classes();
+  if (!modules_->empty()) all.push_back(TrafficClass::other);
+  return all;
+}
+
 Simulation::~Simulation() = default;
 
 void Simulation::run(std::function<bool(Time)> hook, const std::function<void()>& drive) {
   fabric_->calendar().set_instant_hook([this, hook = std::move(hook), last = Time()](Time now) mutable {
     // After undeliverable bytes, the run has no further results.
-    const bool has_ended = !workload_->is_open() && events_->only_left(workload_->events_left());
+    const bool only_modules_left = !modules_->empty() && workload_->done();
+    const bool has_ended = !workload_->is_open() && (only_modules_left || events_->only_left(workload_->events_left()));
     if (has_ended || fabric_->recovery().undeliverable()) {
       end_ = last;
       return false;
@@ -118,6 +130,8 @@ void Simulation::run(std::function<bool(Time)> hook, const std::function<void()>
     last = now;
     return !hook || hook(now);
   });
+  // A module may wait for ever between two accesses. Without events, nothing of the workload goes on.
+  if (!modules_->empty()) fabric_->calendar().set_idle_hook([this] { return workload_->is_open(); });
   fabric_->calendar().at(Time(), *this, 0, 0);
   drive ? drive() : sc_core::sc_start();
   if (const auto& at = fabric_->calendar().overran())
@@ -126,8 +140,8 @@ void Simulation::run(std::function<bool(Time)> hook, const std::function<void()>
                                  "after {:g} s, the limit of a run; check for rates that "
                                  "are too low, and sizes and times that are too large",
                                  at->seconds(), kLongestRunSeconds));
-  if (workload_->done()) fabric_->expect_settled();
-  expect_listed_classes(*workload_, fabric_->ledger());
+  if (workload_->done() && modules_->empty()) fabric_->expect_settled();
+  expect_listed_classes(classes(), workload_->kind(), fabric_->ledger());
 }
 
 }  // namespace railyard

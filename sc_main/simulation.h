@@ -17,6 +17,7 @@
 #include "sc_main/fold.h"
 #include "sc_main/kinds/workload_run.h"
 #include "sc_main/scenario.h"
+#include "sc_main/user_modules.h"
 #include "transport/assembly.h"
 #include "transport/study/fidelity_choice.h"
 
@@ -26,13 +27,13 @@ class PhaseUse;
 
 class Simulation : private transport::CalendarClient {
  public:
-  /// @throws InputError for a network with too few ports, for a workload that this machine cannot run, and for an event
-  /// of a link or GPU that does not exist
+  /// @throws InputError for a network with too few ports, for a workload that this machine cannot run, for an event
+  /// of a link or GPU that does not exist, and for modules as UserModules
   Simulation(const Scenario& scenario, execution::JobSink& sink);
   ~Simulation();
 
   /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts as an event of
-  /// the calendar at the first instant, so models can send at once.
+  /// the calendar at the first instant, so models can send at once. Modules of the user are stopped where it is over.
   /// @param drive  lets SystemC run; nullptr: to the end at once
   void run(std::function<bool(Time)> hook, const std::function<void()>& drive = nullptr);
 
@@ -42,6 +43,9 @@ class Simulation : private transport::CalendarClient {
   transport::Assembly& fabric() { return *fabric_; }
   platforms::Machine& machine() { return *machine_; }
   WorkloadRun& workload() { return *workload_; }
+  const UserModules& modules() const { return *modules_; }
+  /// Classes of traffic in outputs: those of the workload, and those of modules.
+  std::vector<TrafficClass> classes() const;
   /// The fidelity of the fabric; automatic: some links as trains, some as fluid.
   transport::Fidelity fidelity() const;
   /// The choice made for fabric.fidelity: auto.
@@ -75,6 +79,7 @@ class Simulation : private transport::CalendarClient {
   std::unique_ptr<platforms::Machine> machine_;
   std::unique_ptr<execution::Executor> executor_;
   std::unique_ptr<WorkloadRun> workload_;
+  std::unique_ptr<UserModules> modules_;
   std::unique_ptr<MachineEvents> events_;
   std::unique_ptr<PhaseUse> phase_use_;
   std::optional<transport::FidelityChoice> fidelity_choice_;

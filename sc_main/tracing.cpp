@@ -23,7 +23,7 @@ constexpr char kConverter[] = "vcd2fst";  // part of GTKWave
 /// Names by number of the class, empty for classes that the workload does not use.
 std::vector<std::string> class_names(Simulation& simulation) {
   std::vector<std::string> names(kTrafficClasses.size());
-  for (const TrafficClass c : simulation.workload().classes()) names[number(c)] = name(c);
+  for (const TrafficClass c : simulation.classes()) names[number(c)] = name(c);
   return names;
 }
 

@@ -67,6 +67,7 @@ Why::Why(Simulation& simulation) : simulation_(simulation), links_(link_table(si
   }
   frees_ = {kTrafficClasses.size(), groups_.size(), stragglers_.size()};
   path_.emplace(simulation.fabric(), frees_, std::move(group_of), std::move(stragglers));
+  if (!simulation.modules().empty()) path_->leave_out(number(TrafficClass::other));
   simulation.workload().executor().follow(*path_, *path_);
 }
 
@@ -154,7 +155,7 @@ Value Why::result(const Measure& measure) const {
     r["stragglers"].push_back(std::move(row));
   }
   r["classes"] = Value::empty_list();
-  for (const TrafficClass traffic_class : simulation_.workload().classes()) {
+  for (const TrafficClass traffic_class : simulation_.classes()) {
     const std::size_t c = number(traffic_class);
     Value row{{"class", name(traffic_class)}, {"path_s", 0.0}};
     double path_s = 0;

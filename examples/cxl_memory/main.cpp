@@ -59,7 +59,7 @@ int sc_main(int argc, char** argv) {
     railyard::Simulation simulation(scenario, no_file);
     // Collectives and passes are computed once where nobody else sends; here somebody may send at any time.
     simulation.workload().executor().simulate_every_collective();
-    simulation.workload().executor().simulate_every_pass();
+    simulation.workload().executor().simulate_every_pass("a device of the user may send at any time");
     railyard::platforms::Machine& machine = simulation.machine();
     railyard::transport::TargetAdapter adapter("memory_adapter", simulation.fabric(), machine.first_free_window());
     machine.attach(adapter, 0, 0, scenario.machine.nic_pcie);  // server 0, PCIe switch 0, a link as that of a NIC

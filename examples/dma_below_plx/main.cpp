@@ -45,7 +45,7 @@ int sc_main(int argc, char** argv) {
     railyard::Simulation simulation(scenario, no_file);
     // Collectives and passes are computed once where nobody else sends; this device may send at any time.
     simulation.workload().executor().simulate_every_collective();
-    simulation.workload().executor().simulate_every_pass();
+    simulation.workload().executor().simulate_every_pass("a device of the user may send at any time");
     railyard::platforms::Machine& machine = simulation.machine();
     railyard::transport::InitiatorAdapter adapter("dma_adapter", simulation.fabric(), machine.first_free_window(),
                                                   railyard::number(railyard::TrafficClass::tp));

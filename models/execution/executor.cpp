@@ -196,7 +196,7 @@ void Executor::end_course(PassCourse& course, bool is_composed) {
 }
 
 const char* Executor::not_composed(const Communicator& communicator) {
-  if (!may_compose_) return "fabric.compose is off";
+  if (why_not_composed_ != nullptr) return why_not_composed_;
   if (sink_.takes(Recorded::detail)) return "jobs.csv has rows of all jobs";
   if (listener_ != nullptr) return "causes are followed";
   const bool followed = std::any_of(communicator.ranks().begin(), communicator.ranks().end(), [](const Rank* rank) {

@@ -132,8 +132,8 @@ class Executor : private collective::CollectiveClient {
   /// The same for collectives that cross one of these links: a recording that was recorded before a link changes is wrong after.
   void simulate_collectives_over(std::vector<transport::LinkEnd> links) { changing_ = std::move(links); }
   bool replays() const { return replays_; }
-  /// Before the first job: composes no pass. Results are the same.
-  void simulate_every_pass() { may_compose_ = false; }
+  /// Before the first job: composes no pass. Results are the same. @param why  for the results
+  void simulate_every_pass(const char* why) { why_not_composed_ = why; }
   /// The speeds of GPUs change at these instants. No pass is composed across one of them.
   void gpus_change_at(std::vector<Time> instants);
 
@@ -219,8 +219,8 @@ class Executor : private collective::CollectiveClient {
   Time unchanged_until() const;
 
   bool members_begin_together_ = false;
-  bool may_compose_ = true;
-  std::vector<Time> gpu_changes_;  ///< in order
+  const char* why_not_composed_ = nullptr;  ///< null: passes may be composed
+  std::vector<Time> gpu_changes_;           ///< in order
   std::vector<transport::LinkEnd> changing_;
   std::map<const collective::ReuseTable*, bool> crosses_changing_;
 };

@@ -73,6 +73,8 @@ class CriticalPath final : public execution::JobListener,
 
   /// @param groups  group number of each port, below frees.groups; a port that is not listed has no group
   CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups, Stragglers stragglers);
+  /// Messages of this class belong to no job: devices of the user send them. Call before the run.
+  void leave_out(std::uint8_t traffic_class) { left_out_ = traffic_class; }
 
   /// Why something cannot be predicted: batches would start other requests; queues would move to other links.
   enum class Doubt : std::uint8_t { none, arrivals, queues };
@@ -255,6 +257,7 @@ class CriticalPath final : public execution::JobListener,
   std::unordered_map<const collective::Collective*, Inside> collectives_;
   std::unordered_map<const transport::Message*, Sent> messages_;
   std::unordered_map<PutOff, std::deque<Waiting>, PutOffHash> put_off_;
+  std::optional<std::uint8_t> left_out_;      ///< class whose messages are nobody's
   Inside* inside_ = nullptr;                  ///< the collective of the event being processed
   const collective::Trail* ended_ = nullptr;  ///< trail of the member whose job ends next
   std::vector<transport::Cost> landed_;       ///< costs of the message that lands now

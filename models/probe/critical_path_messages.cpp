@@ -78,11 +78,13 @@ void CriticalPath::on_taken_up(const collective::Collective& collective, std::ui
 }
 
 void CriticalPath::on_send(const transport::Message& message, Time) {
+  if (left_out_ == message.traffic_class) return;
   message_costs_.sent(message);
   if (inside_ != nullptr) messages_[&message] = {inside_->last, inside_};
 }
 
 void CriticalPath::on_left(const transport::Message& message) {
+  if (left_out_ == message.traffic_class) return;
   const Sent& sent = messages_.at(&message);
   happens(*sent.inside,
           CauseRef(new Cause{
@@ -90,6 +92,7 @@ void CriticalPath::on_left(const transport::Message& message) {
 }
 
 void CriticalPath::on_delivered(const transport::Message& message, Time) {
+  if (left_out_ == message.traffic_class) return;
   landed_ = message_costs_.landed(message, now());
   const auto found = messages_.find(&message);
   if (found == messages_.end()) {

@@ -28,7 +28,8 @@ namespace railyard {
   LINE(ep, 0, 1, 0, "all-to-all of experts; shares the virtual channel of tp")                   \
   LINE(cp, 0, 1, 0, "exchange between context-parallel ranks; shares the virtual channel of tp") \
   LINE(weights, 0, 1, 0, "gathers of weights layer by layer; shares the virtual channel of tp")  \
-  LINE(offload, 0, 1, 0, "between GPUs and host memory; shares the virtual channel of tp")
+  LINE(offload, 0, 1, 0, "between GPUs and host memory; shares the virtual channel of tp")       \
+  LINE(other, 0, 1, 0, "of modules of the user; shares the virtual channel of tp")
 
 enum class TrafficClass : std::uint8_t {
 #define RAILYARD_LINE(name, vc, weight, priority, text) name,

@@ -346,4 +346,24 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
   return machine;
 }
 
+std::vector<ModuleSpec> resolve_modules(const std::vector<ModuleItem>& written, const Source& source) {
+  std::vector<ModuleSpec> modules;
+  for (const ModuleItem& item : written) {
+    ModuleSpec module;
+    module.key = "machine.modules." + std::to_string(modules.size());
+    module.origin = place_of(source.root, module.key);
+    module.name_origin = place_of(source.root, module.key + ".name");
+    module.library_origin = place_of(source.root, module.key + ".library");
+    module.at_origin = place_of(source.root, module.key + ".at");
+    module.name = item.name;
+    if (item.name.empty()) module.name = std::string("module_") + static_cast<char>('a' + modules.size() % 26);
+    check_name({module.name, module.name_origin, nullptr}, module.key + ".name");
+    module.library = item.library;
+    module.at = item.at;
+    module.parameters = item.parameters;
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
 }  // namespace railyard::scenario

@@ -14,4 +14,8 @@ namespace railyard::scenario {
 platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
                                        const std::vector<std::string>& roles, bool gpus_alone, const Source& source);
 
+/// Modules of the user; their libraries and places are looked up when the machine is built (sc_main/user_modules.h).
+/// @throws InputError for a name that is none
+std::vector<ModuleSpec> resolve_modules(const std::vector<ModuleItem>& written, const Source& source);
+
 }  // namespace railyard::scenario

@@ -1,5 +1,7 @@
 #include "sc_main/scenario/parameters.h"
 
+#include <nlohmann/json.hpp>
+
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/datasheets/machine_records.h"
 #include "sc_main/scenario/table/words.h"
@@ -10,6 +12,35 @@ namespace {
 
 constexpr double kMostServers = 4096;
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
+
+Record<ModuleItem> module_record() {
+  Record<ModuleItem> r;
+  r.add("library", &ModuleItem::library, "shared library with the module; its code runs in the simulator")
+      .is_path()
+      .required();
+  r.add("at", &ModuleItem::at,
+        "where it is connected: name of a PCIe switch in --describe, or of a root complex if the board has no PCIe "
+        "switches")
+      .required();
+  r.add("name", &ModuleItem::name, "name of the module in outputs").fallback("module_a, module_b, ...");
+  r.custom(
+      "parameters", "parameters that the module states, with a number or a text each", "mapping of numbers and texts",
+      [] {
+        return nlohmann::json{{"type", "object"},
+                              {"additionalProperties", {{"type", {"number", "string", "boolean"}}}}};
+      },
+      [](ModuleItem& item, const Node& node, const std::string& path) {
+        if (node.kind != Node::Kind::mapping)
+          throw InputError(node.origin, path + ": expected a mapping, got " + node.described());
+        for (const Entry& entry : node.entries) {
+          if (entry.value->kind != Node::Kind::scalar)
+            throw InputError(entry.value->origin,
+                             path + "." + entry.key + ": expected a number or a text, got " + entry.value->described());
+          item.parameters.push_back({entry.key, entry.value->text, entry.value->origin});
+        }
+      });
+  return r;
+}
 
 Record<MachineSection> machine_record() {
   using platforms::MachineSpec;
@@ -100,6 +131,8 @@ Record<MachineSection> machine_record() {
   r.group("plx", plx, "PCIe switches; all but their datasheet only on plx_box");
   r.group("nic", nic, "NICs");
   r.group("network", network, "network between servers");
+  r.list("modules", &MachineSection::modules, module_record(),
+         "SystemC modules of shared libraries of the user, as devices below PCIe switches");
   // Checked and applied once the datasheets are known.
   r.mapping("overrides", override_fields(), "overrides of datasheet values, by role", [](void*) {
      return std::vector<void*>{};

@@ -22,6 +22,12 @@ struct GroupSection : platforms::GroupSpec {
 
 enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 
+/// A module as written: numbers and texts of its library's parameters.
+struct ModuleItem {
+  std::string name, library, at;  ///< name "": module and its number
+  std::vector<ModuleSpec::Value> parameters;
+};
+
 struct MachineSection {
   platforms::MachineSpec machine;  ///< values that need no resolving: uplink, acs, rail_optimized, routing, spines
   std::vector<GroupSection> groups;
@@ -33,6 +39,7 @@ struct MachineSection {
   std::optional<NetworkWord> network_kind;  ///< nullopt: the kind that fits
   platforms::NvLinkBridge nvlink_bridge = platforms::NvLinkBridge::none;
   bool allow_any_gpu = false;
+  std::vector<ModuleItem> modules;
 };
 
 struct EventItem {

@@ -78,7 +78,7 @@ void LiveRun::drive() {
     }
     inbox_.is_closed() ? std::this_thread::sleep_until(then) : inbox_.wait_until(then);
   }
-  if (!has_stopped() && sc_core::sc_pending_activity()) sc_core::sc_start();  // what follows the last token
+  if (!has_stopped() && calendar_.pending() > 0) sc_core::sc_start();  // what follows the last token
 }
 
 void LiveRun::run_to(Time until) {

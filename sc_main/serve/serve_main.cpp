@@ -122,7 +122,7 @@ Scenario load_with(const ServeOptions& options, const std::string& requests) {
     throw;
   }
   check_servable(scenario);
-  if (scenario.fabric.fidelity != transport::Fidelity::automatic) return scenario;
+  if (scenario.fabric.fidelity != transport::Fidelity::automatic || !scenario.modules.empty()) return scenario;
   // Which links are better as trains depends on the traffic, which nobody knows; and a server has to keep up.
   sets.push_back("fabric.fidelity=fluid");
   return load_scenario(options.scenario, sets, options.platform);
@@ -175,7 +175,7 @@ int serve(const ServeOptions& options) {
   try {
     simulation.run([](Time) { return signals <= 1 && !OutputFailure::noted(); }, [&run] { run.drive(); });
   } catch (const sc_core::sc_report& report) {  // SystemC's form of what has been thrown in a process
-    broken = report.get_msg();
+    broken = text_of(report);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -205,7 +205,7 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
   Communicator four(ranks, JobBench::kCompute, request, bench.fabric);
   Timetable timetable(bench, 0, 4, beside.copies);
   Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, &timetable}}, bench.fabric);
-  if (!compose) bench.executor.simulate_every_pass();
+  if (!compose) bench.executor.simulate_every_pass("of the test");
   if (beside.slow) {
     bench.executor.gpus_change_at({*beside.slow});
     bench.later_on(*beside.slow, [&] { ranks[1]->gpu->sms().set_speed(0.5); });

@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(classes_of_traffic) {
     names += c.name + std::string(" ");
     settings.push_back(std::string("fabric.classes.") + c.name + "={vc: 5, weight: 7, priority: 2}");
   }
-  BOOST_TEST(names == "tp pp kv dp ep cp weights offload ");
+  BOOST_TEST(names == "tp pp kv dp ep cp weights offload other ");
   for (const transport::ClassSpec& spec : scratch.load_with(settings).fabric.classes) {
     BOOST_TEST(int(spec.virtual_channel) == 5);
     BOOST_TEST(spec.weight == 7u);

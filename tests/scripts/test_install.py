@@ -1,5 +1,7 @@
 """An installed Railyard: its command, data and pages work from any folder, and programs of users build against it."""
 
+import csv
+import shutil
 import subprocess
 
 import pytest
@@ -46,11 +48,30 @@ def test_pages_for_man_and_shells_are_there(prefix):
     assert (share / "zsh" / "site-functions" / "_railyard").read_text().startswith("#compdef railyard")
 
 
+def test_the_server_is_there_for_the_command_and_its_pages(prefix, tmp_path):
+    assert "OpenAI's API" in succeed(prefix / "bin" / "railyard", "serve", "--help", cwd=tmp_path)
+    share = prefix / "share"
+    for page in (share / "man" / "man1" / "railyard.1", share / "bash-completion" / "completions" / "railyard", share / "zsh" / "site-functions" / "_railyard"):
+        assert "--listen" in page.read_text().replace("\\-", "-"), page
+
+
 def built(prefix, folder, name):
     """The executable of an example, built in an empty folder."""
     succeed("cmake", "-S", ROOT / "examples" / name, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0", cwd=folder)
     succeed("cmake", "--build", folder, cwd=folder)
     return folder / name
+
+
+def test_a_scenario_names_modules_that_are_built_against_the_installed_header(prefix, tmp_path):
+    folder = tmp_path / "modules"
+    shutil.copytree(ROOT / "examples" / "modules", folder)
+    (folder / "build").mkdir()
+    built(prefix, folder / "build", "modules")
+    sets = f"--set=model.config={prefix / 'libexec' / 'railyard' / 'scenarios' / 'models' / 'llama-3.1-70b.json'}"
+    succeed(prefix / "bin" / "railyard", "run", folder / "scenario.yaml", sets, "--quiet", "--out", "out", cwd=tmp_path)
+    with open(tmp_path / "out" / "links.csv", encoding="utf-8") as table:
+        carried = {row["name"]: int(row["bytes"]) for row in csv.DictReader(table) if row["bytes"] != "0"}
+    assert carried["Module_dma.initiator"] > carried["Module_copier.initiator"] == carried["Module_expander.target"] > 0
 
 
 def figures(text):

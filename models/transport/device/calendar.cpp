@@ -148,7 +148,11 @@ void Calendar::run() {
     }
   }
   running_ = false;
-  if (!heap_.empty()) wake_at(heap_.front().when);
+  if (!heap_.empty()) {
+    wake_at(heap_.front().when);
+  } else if (idle_hook_ && !idle_hook_()) {
+    sc_core::sc_stop();
+  }
 }
 
 }  // namespace railyard::transport

@@ -55,6 +55,8 @@ class Calendar : public sc_core::sc_module {
 
   /// Called before the events of each new instant; returning false stops the simulation there.
   void set_instant_hook(std::function<bool(Time)> hook) { hook_ = std::move(hook); }
+  /// Called when no event is left; returning false stops the simulation, though processes of others could go on.
+  void set_idle_hook(std::function<bool()> hook) { idle_hook_ = std::move(hook); }
   /// For tests only: events of one instant run in an order drawn from `seed`. Aggregates must change by no more than a
   /// tie.
   void shuffle_ties(std::uint64_t seed) { tie_seed_ = seed; }
@@ -114,6 +116,7 @@ class Calendar : public sc_core::sc_module {
   std::optional<Time> overran_;
   sc_core::sc_event wake_;
   std::function<bool(Time)> hook_;
+  std::function<bool()> idle_hook_;
 };
 
 }  // namespace railyard::transport

@@ -1,6 +1,6 @@
 // The room `edge` connects devices that speak the TLM-2.0 base protocol: InitiatorAdapter sends their transactions over
 // the fabric as messages, TargetAdapter delivers messages to their targets. Tests use it, and users with SystemC models
-// of their own.
+// of their own, in programs or in shared libraries (module_library.h).
 //
 // The edge of the fabric for TLM models of the base protocol (tlm_generic_payload). A user's initiator or target takes
 // part in the machine's traffic, with its contention, latencies and bandwidth.

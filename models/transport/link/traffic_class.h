@@ -10,7 +10,7 @@
 
 namespace railyard::transport {
 
-constexpr std::size_t kMaxClasses = 8;
+constexpr std::size_t kMaxClasses = 9;
 /// Virtual channels that classes write on.
 constexpr std::uint8_t kClassVcs = 6;
 /// Read requests ride alone: they pass what waits for a full buffer, and what they wait for themselves blocks nothing
