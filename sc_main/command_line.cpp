@@ -196,13 +196,15 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
                                       "Prints a line for each serving engine at this interval of simulated time")
                            ->option_text("SECONDS");
   app.add_flag("--describe", o.describe, "Prints devices, links and routes of the machine; runs nothing");
+  app.add_flag("--list-parameters", o.list_parameters,
+               "Prints each parameter of the machine: hierarchical name, value, unit, origin; runs nothing");
   app.add_flag("--explain", o.explain, "Prints parameters, memory, kernels, ideal times; runs nothing");
   app.add_option("--explain-each", o.explain_each,
                  "--explain --json for each line of FILE (-: stdin): settings of --set, separated by tabs")
       ->option_text("FILE");
   app.add_flag("--check", o.check, "Only checks the scenario");
   app.add_flag("--schema", o.schema, "Prints the JSON Schema of a scenario");
-  app.add_flag("--json", o.json, "JSON instead of text, for --describe and --explain");
+  app.add_flag("--json", o.json, "JSON instead of text, for --describe, --list-parameters and --explain");
   app.add_flag("--quiet", o.quiet, "Prints no result table and no progress");
   try {
     app.parse(argc, argv);
@@ -235,8 +237,9 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     for (const auto& [wanted, name] :
          {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}, {o.iterations, "--iterations"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");
-    if (!o.explain_each.empty() && o.scenario.empty())
-      throw CLI::ValidationError("--explain-each", "needs a scenario file");
+    for (const auto& [wanted, name] :
+         {std::pair{!o.explain_each.empty(), "--explain-each"}, {o.list_parameters, "--list-parameters"}})
+      if (wanted && o.scenario.empty()) throw CLI::ValidationError(name, "needs a scenario file");
     if (o.why && !o.export_et.empty())
       throw CLI::ValidationError("--export-et", "is not accepted with --why; run twice");
     if (log_interval->count() != 0) {

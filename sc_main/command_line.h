@@ -30,7 +30,8 @@ struct Options {
   std::optional<Time> log_interval;
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
   std::string explain_each;       ///< file of settings, -: stdin; empty: none
-  bool describe = false, explain = false, check = false, schema = false, json = false, quiet = false;
+  bool describe = false, list_parameters = false, explain = false, check = false, schema = false, json = false,
+       quiet = false;
 
   /// The file that describes the run.
   const std::string& input() const { return scenario.empty() ? llmservingsim.cluster_config : scenario; }

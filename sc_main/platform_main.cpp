@@ -18,6 +18,7 @@
 #include "sc_main/explain_each.h"
 #include "sc_main/export_trace.h"
 #include "sc_main/jobs_csv.h"
+#include "sc_main/list_parameters.h"
 #include "sc_main/output_directory.h"
 #include "sc_main/progress.h"
 #include "sc_main/results.h"
@@ -237,6 +238,14 @@ void look(const Options& options, const Scenario& scenario) {
   }
 }
 
+void look_at_parameters(const Options& options, const char* platform) {
+  std::vector<scenario::MachineParameter> parameters;
+  const Scenario scenario = load_scenario(options.scenario, options.sets, platform, parameters);
+  JobsCsv none;
+  const Value listed = list_parameters(simulation_until_exit(scenario, none), parameters);
+  std::cout << (options.json ? json_text(listed) : parameters_text(listed));
+}
+
 int do_as_asked(const Options& options, const char* platform) {
   if (options.schema) {
     std::cout << scenario_schema();
@@ -251,6 +260,10 @@ int do_as_asked(const Options& options, const char* platform) {
     std::ifstream questions(options.explain_each);
     if (!questions) throw std::system_error(errno, std::generic_category(), options.explain_each);
     explain_each(options, platform, questions);
+    return kExitDone;
+  }
+  if (options.list_parameters) {
+    look_at_parameters(options, platform);
     return kExitDone;
   }
   const Scenario scenario = options.scenario.empty() ? load_llmservingsim(options.llmservingsim, options.sets, platform)

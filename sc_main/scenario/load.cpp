@@ -5,6 +5,7 @@
 #include "sc_main/scenario/events.h"
 #include "sc_main/scenario/import/llmservingsim.h"
 #include "sc_main/scenario/machine.h"
+#include "sc_main/scenario/machine_parameters.h"
 #include "sc_main/scenario/old_words.h"
 #include "sc_main/scenario/table/resolved.h"
 #include "workload/inference/service/serving_spec.h"
@@ -44,8 +45,10 @@ NodePtr with_set_options(NodePtr root, const std::vector<std::string>& sets) {
   return root;
 }
 
-/// @param source  with --set applied, and paths relative to the current directory
-Scenario load_tree(const Source& source, const std::string& path, const std::string& executable_platform) {
+/// @param source      with --set applied, and paths relative to the current directory
+/// @param parameters  gets those of the machine; null: nobody asks
+Scenario load_tree(const Source& source, const std::string& path, const std::string& executable_platform,
+                   std::vector<MachineParameter>* parameters = nullptr) {
   const Fields& fields = scenario_table().fields();
   ScenarioFile written;
   scenario_table().read(written, *source.root, "");
@@ -66,6 +69,8 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   if (!value_at(source.root, "fabric.fidelity")) result.fabric.fidelity = kind.fidelity;
   result.machine = resolve_machine(written.machine, executable_platform, kind.groups, kind.gpus_alone, source);
   result.machine.seed = result.seed;
+  if (parameters != nullptr) *parameters = machine_parameters(written.machine, result.machine, source);
+  result.modules = resolve_modules(written.machine.modules, source);
   ServedModel served;
   if (kind.runs_model) {
     LoadedModel model = required_model(written.model, source);
@@ -86,10 +91,8 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   return std::move(result);
 }
 
-}  // namespace
-
-Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
-                       const std::string& executable_platform) {
+Scenario load_file(const std::string& path, const std::vector<std::string>& sets,
+                   const std::string& executable_platform, std::vector<MachineParameter>* parameters) {
   Source source;
   source.root = parse_yaml(read_file(path, {path, 1, 1}, "", kLongestScenario), path);
   if (source.root->kind != Node::Kind::mapping) {
@@ -98,9 +101,21 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
   std::vector<std::string> notes;
   source.root = with_paths_from_here(without_old_words(with_set_options(source.root, sets), notes),
                                      scenario_table().fields(), std::filesystem::path(path).parent_path().string());
-  Scenario scenario = load_tree(source, path, executable_platform);
+  Scenario scenario = load_tree(source, path, executable_platform, parameters);
   scenario.notes.insert(scenario.notes.begin(), notes.begin(), notes.end());
   return scenario;
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
+                       const std::string& executable_platform) {
+  return load_file(path, sets, executable_platform, nullptr);
+}
+
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
+                       const std::string& executable_platform, std::vector<MachineParameter>& parameters) {
+  return load_file(path, sets, executable_platform, &parameters);
 }
 
 Scenario load_llmservingsim(const LlmServingSimOptions& options, const std::vector<std::string>& sets,

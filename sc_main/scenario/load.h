@@ -23,7 +23,8 @@ namespace railyard {
 
 namespace scenario {
 struct LlmServingSimOptions;
-}
+struct MachineParameter;
+}  // namespace scenario
 
 /// @param path                 of the scenario; paths in the scenario are relative to its folder
 /// @param sets                 "a.b.c=VALUE", applied in order before any check; paths in VALUE are relative to the
@@ -32,6 +33,10 @@ struct LlmServingSimOptions;
 /// @throws InputError
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
                        const std::string& executable_platform);
+
+/// The same, with all parameters of the machine (machine_parameters.h).
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& sets,
+                       const std::string& executable_platform, std::vector<scenario::MachineParameter>& parameters);
 
 /// The same for files of LLMServingSim. @throws InputError
 Scenario load_llmservingsim(const scenario::LlmServingSimOptions& options, const std::vector<std::string>& sets,

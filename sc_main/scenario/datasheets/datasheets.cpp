@@ -59,20 +59,20 @@ std::string default_kernels(const GpuDatasheet& gpu) {
   return small_shared_memory(gpu) ? gpu::kCardKernels : facts_of(gpu.architecture).kernels;
 }
 
-gpu::KernelConstants load_kernels(const DatasheetName& which) {
-  Sheet sheet = open_with_base("kernels", which);
-  if (sheet.root->kind == Node::Kind::mapping) sheet.root = with_all_libraries(sheet.root);
-  gpu::KernelConstants kernels;
-  read_sheet(sheet, kernel_record(), kernels);
-  return kernels;
-}
-
 template <class T>
 void load_protocol(const std::string& name, const Record<T>& record, T& into) {
   read_sheet(open_sheet("links", DatasheetName{name, "", Origin{}}), record, into);
 }
 
 }  // namespace
+
+Sheet open_kernels(const DatasheetName& which, const Sheet& whole, const GpuDatasheet& gpu) {
+  const Entry* const named = whole.root->find("kernels");
+  Sheet sheet = open_with_base(
+      "kernels", named ? named_in(whole, *named) : DatasheetName{default_kernels(gpu), which.key, which.origin});
+  if (sheet.root->kind == Node::Kind::mapping) sheet.root = with_all_libraries(sheet.root);
+  return sheet;
+}
 
 GpuDatasheet load_gpu(const DatasheetName& which) {
   Record<GpuDatasheet> record = gpu_record();
@@ -87,7 +87,6 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
             "source of the fitted constants")
       .is_required = !is_follower;
   record.add("family", &GpuDatasheet::family, "the device from which the fitted constants are taken");
-  std::optional<DatasheetName> kernels;
   record.custom(
       "kernels",
       "constants of its kernels: a sheet of the folder kernels, or a path; without it, those of the architecture",
@@ -95,10 +94,7 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
       [] {
         return nlohmann::json{{"type", "string"}};
       },
-      [&](GpuDatasheet&, const Node& node, const std::string& path) {
-        read_text({}, node, path);
-        kernels = named_in(whole, *whole.root->find("kernels"));
-      });
+      [](GpuDatasheet&, const Node& node, const std::string& path) { read_text({}, node, path); });
   record.custom(
       "form", "form factor; without it, the GPU fits every board", "word",
       [] {
@@ -110,7 +106,7 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
         read_choice(field, node, path);
       });
   sheet.source = read_sheet(whole, record, sheet);
-  sheet.kernels = load_kernels(kernels.value_or(DatasheetName{default_kernels(sheet), which.key, which.origin}));
+  read_sheet(open_kernels(which, whole, sheet), kernel_record(), sheet.kernels);
   sheet.name = std::filesystem::path(which.name).stem().string();
   return sheet;
 }

@@ -25,6 +25,9 @@ Fields data_type_fields() {
     field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
       (*static_cast<PerType*>(record))[i] = read_number(self, node, path);
     };
+    field.show = [i](const Field&, const void* record) {
+      return number_text((*static_cast<const PerType*>(record))[i]);
+    };
     fields.push_back(std::move(field));
   }
   return fields;

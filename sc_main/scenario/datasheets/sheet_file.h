@@ -25,6 +25,10 @@ Sheet open_with_base(const std::string& folder, const DatasheetName& which);
 /// @param fields  those of a GPU, of which some are inherited
 Sheet open_gpu(const DatasheetName& which, const Fields& fields);
 
+/// The sheet of a GPU's kernels: the one that its datasheet names, or that of its architecture.
+/// @param whole  open_gpu()  @param gpu  what it says
+Sheet open_kernels(const DatasheetName& which, const Sheet& whole, const gpu::GpuDatasheet& gpu);
+
 /// Of a sheet that this one names: a shipped name, or a path from the folder of this sheet.
 DatasheetName named_in(const Sheet& sheet, const Entry& entry);
 

@@ -44,6 +44,10 @@ struct Field {
 
   using Store = std::function<void(const Field&, void* record, const Node&, const std::string& path)>;
   Store store;
+  /// The value in a record, as text; null: not a scalar.
+  std::function<std::string(const Field&, const void* record)> show;
+  /// Of a mapping: the records in which its members are.
+  std::function<std::vector<void*>(void* record)> targets;
 
   Field& required() {
     is_required = true;

@@ -64,6 +64,7 @@ class Record {
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
       assign(self, std::invoke(member, *static_cast<T*>(record)), node, path);
     };
+    field.show = [member](const Field&, const void* record) { return shown(std::invoke(member, record_of(record))); };
     return push(std::move(field));
   }
 
@@ -81,6 +82,10 @@ class Record {
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
       store_choice(std::invoke(member, *static_cast<T*>(record)), read_choice(self, node, path));
     };
+    field.show = [member](const Field& self, const void* record) {
+      const auto value = chosen(std::invoke(member, record_of(record)));
+      return value ? self.choices[*value] : self.default_text;
+    };
     return push(std::move(field));
   }
 
@@ -95,6 +100,10 @@ class Record {
       const std::size_t which = read_choice(self, node, path);
       target.reset();
       if (which > 0) store_choice(target, which - 1);
+    };
+    field.show = [member](const Field& self, const void* record) {
+      const auto value = chosen(std::invoke(member, record_of(record)));
+      return self.choices[value ? *value + 1 : 0];
     };
     return field;
   }
@@ -165,6 +174,7 @@ class Record {
     field.doc = doc;
     field.kind = Field::Kind::mapping;
     field.members = std::make_shared<const Fields>(std::move(members));
+    field.targets = targets;
     field.store = [targets = std::move(targets)](const Field& self, void* record, const Node& node,
                                                  const std::string& path) {
       for (void* target : targets(record)) read_fields(*self.members, target, node, path, self.is_partial);
@@ -300,6 +310,34 @@ class Record {
   Field& push(Field field) {
     fields_.push_back(std::move(field));
     return fields_.back();
+  }
+
+  /// Functions that return a reference inside a T may want one that can change.
+  static T& record_of(const void* record) { return *static_cast<T*>(const_cast<void*>(record)); }
+
+  static std::string shown(bool value) { return value ? "true" : "false"; }
+  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
+  static std::string shown(I value) {
+    return std::to_string(value);
+  }
+  static std::string shown(double value) { return number_text(value); }
+  static std::string shown(const std::string& value) { return value; }
+  static std::string shown(const std::vector<std::uint32_t>& values) {
+    std::string text;
+    for (const std::uint32_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+    return "[" + text + "]";
+  }
+  template <class M>
+  static std::string shown(const std::optional<M>& value) {
+    return value ? shown(*value) : "";
+  }
+  template <class E>
+  static std::optional<std::size_t> chosen(const E& value) {
+    return static_cast<std::size_t>(value);
+  }
+  template <class E>
+  static std::optional<std::size_t> chosen(const std::optional<E>& value) {
+    return value ? std::optional<std::size_t>(static_cast<std::size_t>(*value)) : std::nullopt;
   }
 
   static void describe(Field& field, bool value) {
