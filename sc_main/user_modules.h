@@ -6,8 +6,8 @@
 //     initiator       adapter of its initiator socket, if it has one
 //     target          adapter of its target socket
 //
-// Each adapter has a link of its own to the PCIe switch, or root complex, with the rate of a NIC's. A module may send at any time: it has no
-// horizon (transport/horizon.h), so nothing is replayed or composed beside it. Its code runs in this process.
+// Each adapter has a link of its own to the PCIe switch, or root complex, with the rate of a NIC's. A module may send at any
+// time: it has no horizon (transport/horizon.h), so nothing is replayed or composed beside it. Its code runs in this process.
 #pragma once
 
 #include <memory>

@@ -81,6 +81,8 @@ Metrics<F> request_metrics() {
       {"refused", "",
        "requests that exceed `max_model_len` or can never fit into the KV cache; they are refused when they arrive",
        [](const F& f) -> Value { return f.refused; }},
+      {"aborted", "", "clients that leave: requests given up before the engine had finished them",
+       [](const F& f) { return f.has_leaves ? Value(f.aborted) : Value(); }},
       {"request_rate_per_s", "1/s", "requests, from the first arrival to the last token",
        [](const F& f) -> Value { return f.rate(whole(f.requests)); }},
       {"prompt_tokens_per_s", "1/s", "prompt tokens, in the same time",

@@ -62,6 +62,8 @@ class ServingFigures : public workload::inference::ServiceSink {
   std::vector<RequestSpan> spans;
   bool is_done = false;  ///< all requests are
   const bool has_sessions;
+  const bool has_leaves;
+  std::uint64_t aborted = 0;                      ///< requests whose clients have left
   const bool is_decider_asked;                    ///< conditional disaggregation
   std::map<std::uint64_t, RequestSpan> sessions;  ///< first arrival, last token
   Distribution session_times() const;

@@ -111,7 +111,8 @@ void ServingRun::assign_nics(const std::vector<GpuId>& ranks) {
 
 std::string ServingRun::progress() const {
   const workload::inference::ApiServer& api_server = service_->api_server();
-  return fmt::format("{} of {} requests done", api_server.served() + api_server.refused(), api_server.count());
+  return fmt::format("{} of {} requests done", api_server.served() + api_server.refused() + api_server.aborted(),
+                     api_server.count());
 }
 
 double ServingRun::done_ratio() const {
@@ -278,6 +279,7 @@ void ServingRun::add_setup(Value& setup) const {
 
 const ServingFigures& ServingRun::figures() const {
   figures_->refused = service_->api_server().refused();
+  figures_->aborted = service_->api_server().aborted();
   figures_->close(*service_, fabric_.now());
   return *figures_;
 }

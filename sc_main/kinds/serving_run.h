@@ -29,8 +29,10 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   }
   bool done() const override { return service_->api_server().done(); }
   bool is_open() const override { return service_->api_server().is_open(); }
-  std::size_t events_left() const override { return done() ? service_->changes_left() : 0; }
-  bool complete() const override { return done() && service_->api_server().refused() == 0; }
+  std::size_t events_left() const override { return done() ? service_->events_left() : 0; }
+  bool complete() const override {
+    return done() && service_->api_server().refused() == 0 && service_->api_server().aborted() == 0;
+  }
   std::string progress() const override;
   double done_ratio() const override;
   std::uint64_t expected_jobs() const override;
@@ -93,7 +95,13 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   const ServingFigures& figures() const;
   std::string instance_table(std::size_t id, const ServingFigures::Instance& figures) const;
   /// Write a row of requests.csv and iterations.csv.
-  void on_served(std::uint32_t request, const workload::inference::Stay& stay) override;
+  void on_served(std::uint32_t request, const workload::inference::Stay& stay) override {
+    write_request(request, stay, stay.times.last_token, false);
+  }
+  void on_aborted(std::uint32_t request, const workload::inference::Stay& stay) override {
+    write_request(request, stay, stay.request.leaves, true);
+  }
+  void write_request(std::uint32_t request, const workload::inference::Stay& stay, Time end, bool is_aborted);
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
   void on_kv_moved(const workload::inference::KvMoved& moved) override;

@@ -44,6 +44,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
     if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",loaded_tokens");
     if (can_lose()) requests_csv_->print(",restarts,lost_tokens,lost_tokens_recomputed");
+    if (spec().has_leaves) requests_csv_->print(",aborted");
     for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
     requests_csv_->print(spec().has_sessions ? ",session\n" : "\n");
   } else {
@@ -93,19 +94,22 @@ void ServingRun::on_kv_moved(const workload::inference::KvMoved& moved) {
                         port_name(moved.waited_at), exact_seconds(moved.waited));
 }
 
-void ServingRun::on_served(std::uint32_t request, const Stay& stay) {
+void ServingRun::write_request(std::uint32_t request, const Stay& stay, Time ended, bool is_aborted) {
   const workload::inference::RequestTimes& t = stay.times;
-  const std::uint32_t output = stay.request.output_tokens;
+  // Of an aborted request: the tokens that the client has received.
+  const std::uint32_t output = is_aborted ? static_cast<std::uint32_t>(t.tokens.size()) : stay.request.output_tokens;
   std::string gaps;
   for (std::size_t i = 1; i < t.tokens.size(); ++i)
     gaps += fmt::format("{}{}", i > 1 ? ", " : "", nanoseconds(t.tokens[i]) - nanoseconds(t.tokens[i - 1]));
-  const std::uint64_t from = nanoseconds(stay.request.arrival), end = nanoseconds(t.last_token),
-                      first = nanoseconds(t.first_token);
+  const std::uint64_t from = nanoseconds(stay.request.arrival), end = nanoseconds(ended);
+  const std::uint64_t first = output > 0 ? nanoseconds(t.first_token) : from;
+  const std::uint64_t last = output > 0 ? nanoseconds(t.tokens.back()) : from;
   // Whole sequences have their instances by name in other files, and 0 here.
-  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",", is_paged() ? stay.instance() : 0, request,
-                       scenario_.model.name, stay.request.prompt_tokens, output, from, end, end - from,
-                       nanoseconds(stay.prefill_begun()) - from, first - from,
-                       output > 1 ? (end - first) / (output - 1) : 0, gaps);
+  requests_csv_->print("{},{},{},{},{},{},{},{},{},{},{},\"[{}]\",",
+                       is_paged() && !stay.visits.empty() ? stay.instance() : 0, request, scenario_.model.name,
+                       stay.request.prompt_tokens, output, from, end, end - from,
+                       stay.first_begun ? nanoseconds(stay.prefill_begun()) - from : 0, first - from,
+                       output > 1 ? (last - first) / (output - 1) : 0, gaps);
   if (!is_paged()) {
     requests_csv_->print("{},{},{},{},{},{},{}\n", nanoseconds(t.queued), nanoseconds(stay.admitted()),
                          nanoseconds(stay.prefill_begun()), nanoseconds(stay.prefilled()), first,
@@ -115,6 +119,7 @@ void ServingRun::on_served(std::uint32_t request, const Stay& stay) {
   requests_csv_->print("{},{},{}", stay.counts.preemptions, stay.counts.cached_tokens, stay.counts.recomputed_tokens);
   if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.loaded_tokens);
   if (can_lose()) requests_csv_->print(",{},{},{}", stay.restarts, stay.lost_tokens, stay.repeated_tokens);
+  if (spec().has_leaves) requests_csv_->print(",{}", is_aborted ? 1 : 0);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
   Time before = stay.request.arrival;
   for (const Time part : stay.ttft.all()) {
@@ -205,6 +210,7 @@ std::string ServingRun::table() const {
   if (f.refused > 0)
     line("refused",
          fmt::format("{} requests, which exceed max_model_len or can never fit into the KV cache", f.refused));
+  if (f.aborted > 0) line("aborted", fmt::format("{} requests, whose clients have left", f.aborted));
   if (f.has_changes) {
     line("restarts", fmt::format("{}, with {} tokens of KV, {} of them computed again", f.restarts, f.lost_tokens,
                                  f.repeated_tokens));

@@ -1,8 +1,8 @@
 // The room `scenario` turns YAML into checked structs, and is the only code that reads it. `table` has trees of values
 // and tables of keys, `kinds` the keys of workloads, `datasheets` and `model` what a scenario names, `execution_traces`
 // and `import` other programs' files. parameters.h has the keys outside of workload, machine.h and events.h what
-// becomes of them; old_words.h reads words of earlier versions. sc_main calls load; reference_main.cpp writes the
-// reference page.
+// becomes of them, and machine_parameters.h where each value of a machine comes from; old_words.h reads words of earlier
+// versions. sc_main calls load; reference_main.cpp writes the reference page.
 //
 // Loads a scenario: YAML and --set options become typed and checked structs. No SystemC, so it can be fuzzed.
 //

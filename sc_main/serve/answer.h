@@ -1,8 +1,10 @@
 // The answer to a request on its way from the simulation, which adds tokens, to the client's thread, which waits for them. Plain C++.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -20,6 +22,9 @@ struct AnswerFacts {
   std::uint64_t cached_tokens = 0;  ///< of the prompt; known at the end
   double behind_s = 0;  ///< the simulation was this far behind the wall clock, at the latest instant that is known
 };
+
+/// The client has left before the end of its answer.
+struct ClientLeft {};
 
 class Answer {
  public:
@@ -56,18 +61,19 @@ class Answer {
     change([&] { error_ = error; });
   }
 
-  // For the client's thread. They wait for the simulation, and throw ApiError after fail().
-  AnswerFacts wait_arrival() {
-    const auto lock = wait([&] { return has_arrived_; });
+  // For the client's thread. They wait for the simulation, and throw ApiError after fail(), ClientLeft if has_left() says so meanwhile.
+  using HasLeft = std::function<bool()>;
+  AnswerFacts wait_arrival(const HasLeft& has_left) {
+    const auto lock = wait([&] { return has_arrived_; }, has_left);
     return facts_;
   }
   /// Arrival of a token at the client. @pre index < answer_tokens of the request
-  Time wait_token(std::size_t index) {
-    const auto lock = wait([&] { return tokens_.size() > index; });
+  Time wait_token(std::size_t index, const HasLeft& has_left) {
+    const auto lock = wait([&] { return tokens_.size() > index; }, has_left);
     return tokens_[index];
   }
-  AnswerFacts wait_end() {
-    const auto lock = wait([&] { return has_ended_; });
+  AnswerFacts wait_end(const HasLeft& has_left) {
+    const auto lock = wait([&] { return has_ended_; }, has_left);
     return facts_;
   }
   /// As far as they are known.
@@ -88,9 +94,11 @@ class Answer {
     changed_.notify_all();
   }
   template <class Condition>
-  std::unique_lock<std::mutex> wait(const Condition& condition) {
+  std::unique_lock<std::mutex> wait(const Condition& condition, const HasLeft& has_left) {
+    constexpr auto kLook = std::chrono::milliseconds(100);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ || condition(); });
+    while (!changed_.wait_for(lock, kLook, [&] { return error_ || condition(); }))
+      if (has_left()) throw ClientLeft();
     if (!condition()) throw ApiError(*error_);
     return lock;
   }

@@ -73,6 +73,13 @@ ssize_t BoundedStream::write(const char* from, std::size_t size) {
   }
 }
 
+bool BoundedStream::has_left() const {
+  if (begin_ < end_) return false;  // a request that follows in the pipeline
+  char byte = 0;
+  const ssize_t got = recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN);
+}
+
 void BoundedStream::linger() {
   constexpr auto kPatience = std::chrono::seconds(1);
   constexpr std::size_t kMost = 1 << 20;

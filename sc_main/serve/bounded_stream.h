@@ -29,6 +29,8 @@ class BoundedStream : public httplib::Stream {
   }
   /// Why reading has failed.
   Broken broken() const { return broken_; }
+  /// The client has closed the connection, or its side of it, and nothing that it has sent is unread.
+  bool has_left() const;
   /// Lets a client read the last answer: closing at once, with bytes unread, would throw it away.
   void linger();
 

@@ -44,11 +44,19 @@ void set_facts(httplib::Response& response, const AnswerFacts& facts) {
   response.set_header("X-Railyard-Behind-S", fmt::format("{}", facts.behind_s));
 }
 
+bool has_left() { return current->has_left(); }
+
 /// Writes a stream, one event in each call. @return whether the client took it
 class StreamWriter {
  public:
-  StreamWriter(std::shared_ptr<Answer> answer, const ApiModel& model)
-      : answer_(std::move(answer)), chunks_(answer_->request(), answer_->facts(), model) {}
+  StreamWriter(std::shared_ptr<Answer> answer, Backend& backend)
+      : answer_(std::move(answer)), backend_(backend), chunks_(answer_->request(), answer_->facts(), backend.model()) {}
+  /// The connection is over.
+  ~StreamWriter() {
+    if (!has_ended_) backend_.leave(answer_);
+  }
+  StreamWriter(const StreamWriter&) = delete;
+  StreamWriter& operator=(const StreamWriter&) = delete;
 
   bool write_next(httplib::DataSink& sink) {
     try {
@@ -57,12 +65,17 @@ class StreamWriter {
         has_role_ = true;
         return write(sink, chunks_.role_text());
       }
-      const Time token = answer_->wait_token(next_);
+      const Time token = answer_->wait_token(next_, has_left);
       if (++next_ < request.answer_tokens) return write(sink, chunks_.token_text(token, nullptr));
       const AnswerFacts facts = answer_->facts();
-      return write(sink, chunks_.token_text(token, &facts)) && write(sink, chunks_.end_text(answer_->wait_end())) &&
-             finish(sink);
+      if (!write(sink, chunks_.token_text(token, &facts))) return false;
+      const AnswerFacts at_end = answer_->wait_end(has_left);
+      has_ended_ = true;
+      return write(sink, chunks_.end_text(at_end)) && finish(sink);
+    } catch (const ClientLeft&) {
+      return false;
     } catch (const ApiError& error) {
+      has_ended_ = true;
       return write(sink, chunks_.error_text(error)) && finish(sink);
     }
   }
@@ -75,7 +88,9 @@ class StreamWriter {
   }
 
   std::shared_ptr<Answer> answer_;
+  Backend& backend_;
   ChunkWriter chunks_;
+  bool has_ended_ = false;  ///< the request is over
   std::uint32_t next_ = 0;  ///< token
   bool has_role_ = false;
 };
@@ -187,17 +202,27 @@ class Endpoint::Server : public httplib::Server {
       const std::string body = body_of(content);
       const auto answer = backend_->submit(parse_request(call, body, backend_->model()));
       if (!answer->request().streams) {
-        const AnswerFacts facts = answer->wait_end();
+        const AnswerFacts facts = waited(answer, &Answer::wait_end);
         set_facts(response, facts);
         response.set_content(completion_text(*answer, facts, backend_->model()), "application/json");
         return;
       }
-      set_facts(response, answer->wait_arrival());
-      const auto writer = std::make_shared<StreamWriter>(answer, backend_->model());
+      set_facts(response, waited(answer, &Answer::wait_arrival));
+      const auto writer = std::make_shared<StreamWriter>(answer, *backend_);
       response.set_chunked_content_provider(
           "text/event-stream", [writer](std::size_t, httplib::DataSink& sink) { return writer->write_next(sink); });
     } catch (const ApiError& error) {
       set_error(response, error);
+    }
+  }
+
+  /// @throws ApiError for a client that has left, which nobody reads; and those of the answer
+  AnswerFacts waited(const std::shared_ptr<Answer>& answer, AnswerFacts (Answer::*wait)(const Answer::HasLeft&)) {
+    try {
+      return ((*answer).*wait)(has_left);
+    } catch (const ClientLeft&) {
+      backend_->leave(answer);
+      throw ApiError(499, "ClientClosedRequestError", "the client has left");
     }
   }
 

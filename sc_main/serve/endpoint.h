@@ -1,6 +1,6 @@
 // The HTTP server: routes of OpenAI's API and of vLLM's server, for a Backend. Each connection has a thread, bounds and deadlines of its
-// own, so a client that is slow, broken or malicious is an affair of its own thread. A client that leaves does not end its request:
-// the simulated service computes it to the end.
+// own, so a client that is slow, broken or malicious is an affair of its own thread. A client that closes its connection, or its side of
+// it, has left: its request is given up, as by vLLM's server.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,8 @@ class Backend {
  public:
   /// @throws ApiError: it takes no more requests
   virtual std::shared_ptr<Answer> submit(ApiRequest request) = 0;
+  /// The client of an answer has left.
+  virtual void leave(const std::shared_ptr<Answer>& answer) = 0;
   /// Text for Prometheus.
   virtual std::string metrics() const = 0;
   /// Takes no more requests.

@@ -117,6 +117,11 @@ void LiveMetrics::on_refused(std::uint32_t) {
   ++refused_;
 }
 
+void LiveMetrics::on_aborted(std::uint32_t, const Stay&) {
+  const std::lock_guard lock(mutex_);
+  ++aborted_;
+}
+
 void LiveMetrics::on_iteration(std::size_t, std::uint32_t, const workload::inference::Iteration& iteration, Time) {
   const std::lock_guard lock(mutex_);
   iterations_.add(iteration.batch.tokens());
@@ -151,8 +156,9 @@ std::string LiveMetrics::text() const {
   });
   counter("vllm:prompt_tokens_total", "Tokens of prompts that are computed or found", prompt_tokens_);
   counter("vllm:generation_tokens_total", "Tokens that clients have received", answer_tokens_);
-  text += head("vllm:request_success_total", "counter", "Requests whose answer is complete");
-  for (const auto& [reason, count] : {std::pair{"length", limited_}, {"stop", stopped_}})
+  text += head("vllm:request_success_total", "counter",
+               "Requests whose answer is complete, or whose client has left (abort)");
+  for (const auto& [reason, count] : {std::pair{"length", limited_}, {"stop", stopped_}, {"abort", aborted_}})
     text += fmt::format("vllm:request_success_total{{finished_reason=\"{}\",{}}} {}\n", reason, model, count);
   counter("vllm:num_preemptions_total", "Preemptions of complete requests", preemptions_);
   counter("vllm:prefix_cache_queries_total", "Tokens of prompts that the prefix index was asked for", prompt_tokens_);

@@ -42,6 +42,7 @@ class LiveMetrics : public workload::inference::ServiceSink, public workload::En
   void on_token(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_served(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_refused(std::uint32_t request) override;
+  void on_aborted(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_iteration(std::size_t instance, std::uint32_t number, const workload::inference::Iteration& iteration,
                     Time completed) override;
   void on_load(std::size_t engine, const workload::EngineLoad& load, Time now) override;
@@ -53,8 +54,8 @@ class LiveMetrics : public workload::inference::ServiceSink, public workload::En
 
   mutable std::mutex mutex_;
   std::vector<workload::EngineLoad> loads_;
-  std::uint64_t prompt_tokens_ = 0, answer_tokens_ = 0, limited_ = 0, stopped_ = 0, refused_ = 0, preemptions_ = 0,
-                hits_ = 0;
+  std::uint64_t prompt_tokens_ = 0, answer_tokens_ = 0, limited_ = 0, stopped_ = 0, refused_ = 0, aborted_ = 0,
+                preemptions_ = 0, hits_ = 0;
   PrometheusHistogram ttft_, itl_, tpot_, e2e_, queue_, prefill_, decode_, prompts_, answers_, iterations_;
   Time now_;
   double behind_s_ = 0, most_behind_s_ = 0;

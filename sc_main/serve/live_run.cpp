@@ -42,6 +42,7 @@ LiveRun::LiveRun(ServingRun& run, const workload::inference::ServingSpec& spec,
       signals_(signals),
       pacer_(1, WallClock::now()),
       inbox_(kMostUnderWay),
+      leaving_(kMostUnderWay),
       metrics_(model_, pace, all_kv_blocks(run, spec)) {
   run_.service().add_sink(*this);
   run_.service().add_sink(metrics_);
@@ -66,6 +67,7 @@ void LiveRun::drive() {
   while (!has_stopped()) {
     close_if_asked();
     take_in();
+    take_leaves();
     const bool is_pending = sc_core::sc_pending_activity();
     if (run_.done() || (!answers_.empty() && !is_pending)) break;
     auto then = WallClock::now() + kTick;
@@ -104,16 +106,13 @@ void LiveRun::close_if_asked() {
 
 void LiveRun::take_in() {
   if (!inbox_.has_items()) return;
-  const Time now = calendar_.now();
   for (Submission& submission : inbox_.take()) {
     const ApiRequest& request = submission.answer->request();
-    const Time came = pace_ > 0 ? pacer_.simulated(submission.came) : now;
-    // Later than what has happened already, so that a run of the record sees the same order.
-    last_arrival_ = later(last_arrival_, after(later(came, now)));
+    last_arrival_ = later(last_arrival_, instant_of(submission.came));
     const std::uint32_t number =
         requests_->add({last_arrival_, request.prompt_tokens, request.answer_tokens}, request.content);
     answers_.emplace(number, submission.answer);
-    write_record(request, last_arrival_);
+    record(request, last_arrival_);
     submission.answer->arrived(number, last_arrival_, behind_s_);
   }
   run_.service().requests_came();
@@ -123,15 +122,47 @@ double LiveRun::behind_s(Time now) const {
   return pace_ > 0 ? since(pacer_.simulated(WallClock::now()), now).seconds() : 0;
 }
 
-void LiveRun::write_record(const ApiRequest& request, Time arrival) {
+Time LiveRun::instant_of(WallClock::time_point came) const {
+  const Time now = calendar_.now();
+  return after(later(pace_ > 0 ? pacer_.simulated(came) : now, now));
+}
+
+void LiveRun::take_leaves() {
+  if (!leaving_.has_items()) return;
+  for (const Submission& leaving : leaving_.take()) {
+    const AnswerFacts facts = leaving.answer->facts();
+    const auto found = answers_.find(facts.number);
+    if (found == answers_.end() || found->second != leaving.answer) continue;  // it has ended meanwhile
+    run_.service().leaves_at(facts.number, later(instant_of(leaving.came), after(facts.arrival)));
+  }
+}
+
+void LiveRun::record(const ApiRequest& request, Time arrival) {
   if (!record_) return;
   const auto& ids = request.content.ids;
   const auto answer = ids.begin() + request.prompt_tokens;
-  record_->print(
-      "{{\"input_toks\":{},\"output_toks\":{},\"arrival_time_ns\":{},\"input_tok_ids\":[{}],\"output_tok_ids\":[{}]}}"
-      "\n",
-      request.prompt_tokens, request.answer_tokens, arrival.fs() / kResolution.fs(),
-      fmt::join(ids.begin(), answer, ","), fmt::join(answer, ids.end(), ","));
+  recorded_.push_back(
+      {fmt::format("{{\"input_toks\":{},\"output_toks\":{},\"arrival_time_ns\":{},\"input_tok_ids\":[{}],"
+                   "\"output_tok_ids\":[{}]",
+                   request.prompt_tokens, request.answer_tokens, arrival.fs() / kResolution.fs(),
+                   fmt::join(ids.begin(), answer, ","), fmt::join(answer, ids.end(), ",")),
+       std::nullopt, false});
+}
+
+void LiveRun::close_record(std::uint32_t request, std::optional<Time> left) {
+  if (!record_) return;
+  Recorded& own = recorded_[request - written_];
+  own.left = left;
+  own.is_over = true;
+  write_records(false);
+}
+
+void LiveRun::write_records(bool all) {
+  for (; !recorded_.empty() && (all || recorded_.front().is_over); recorded_.pop_front(), ++written_) {
+    const Recorded& next = recorded_.front();
+    const std::string left = next.left ? std::to_string(next.left->fs() / kResolution.fs()) : "null";
+    record_->print("{},\"client_left_ns\":{}}}\n", next.line, left);
+  }
 }
 
 std::shared_ptr<Answer> LiveRun::take_out(std::uint32_t request) {
@@ -149,12 +180,19 @@ void LiveRun::on_token(std::uint32_t request, const Stay& stay) {
 
 void LiveRun::on_served(std::uint32_t request, const Stay& stay) {
   const std::shared_ptr<Answer> answer = take_out(request);
+  close_record(request, std::nullopt);
   metrics_.on_end(answer->request().ends_by_itself);
   answer->end(stay.counts.cached_tokens);
 }
 
+void LiveRun::on_aborted(std::uint32_t request, const Stay& stay) {
+  take_out(request);
+  close_record(request, stay.request.leaves);
+}
+
 void LiveRun::on_refused(std::uint32_t request) {
   const std::shared_ptr<Answer> answer = take_out(request);
+  close_record(request, std::nullopt);
   answer->fail(bad_request(fmt::format("a prompt of {} tokens with an answer of {} can never fit into the KV cache",
                                        answer->request().prompt_tokens, answer->request().answer_tokens)));
 }
@@ -165,6 +203,7 @@ void LiveRun::finish() {
   for (const Submission& submission : inbox_.take()) submission.answer->fail(error);
   for (const auto& [number, answer] : answers_) answer->fail(error);
   answers_.clear();
+  if (record_) write_records(true);
   record_.reset();
 }
 

@@ -15,7 +15,10 @@
 
 #include <atomic>
 #include <csignal>
+#include <deque>
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "sc_main/kinds/serving_run.h"
@@ -44,6 +47,7 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
 
   // Backend, for any thread.
   std::shared_ptr<Answer> submit(ApiRequest request) override;
+  void leave(const std::shared_ptr<Answer>& answer) override { leaving_.put({answer, WallClock::now()}); }
   std::string metrics() const override { return metrics_.text(); }
   bool is_closed() const override { return inbox_.is_closed(); }
   const ApiModel& model() const override { return model_; }
@@ -59,6 +63,12 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
     std::shared_ptr<Answer> answer;
     WallClock::time_point came;
   };
+  /// A request of the record. It is written when all before it are, with the instant at which its client left.
+  struct Recorded {
+    std::string line;  ///< without its end
+    std::optional<Time> left;
+    bool is_over = false;
+  };
 
   void close_if_asked();
   void run_to(Time until);
@@ -68,13 +78,21 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
   void take_in();
   /// Of the simulation behind the wall clock, in simulated seconds.
   double behind_s(Time now) const;
-  void write_record(const ApiRequest& request, Time arrival);
+  /// Lets clients leave.
+  void take_leaves();
+  /// The simulated instant of an event outside of the run: later than what has happened already, so that a run of the record sees the
+  /// same order.
+  Time instant_of(WallClock::time_point came) const;
+  void record(const ApiRequest& request, Time arrival);
+  void close_record(std::uint32_t request, std::optional<Time> left);
+  void write_records(bool all);
   /// The request has an answer, or never gets one.
   std::shared_ptr<Answer> take_out(std::uint32_t request);
 
   void on_token(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_served(std::uint32_t request, const workload::inference::Stay& stay) override;
   void on_refused(std::uint32_t request) override;
+  void on_aborted(std::uint32_t request, const workload::inference::Stay& stay) override;
 
   ServingRun& run_;
   transport::Calendar& calendar_;
@@ -83,13 +101,15 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
   const double pace_;
   const volatile std::sig_atomic_t& signals_;
   Pacer pacer_;
-  Inbox<Submission> inbox_;
+  Inbox<Submission> inbox_, leaving_;
   std::atomic<std::uint32_t> under_way_{0};
   std::unordered_map<std::uint32_t, std::shared_ptr<Answer>> answers_;  ///< of requests under way
   Time last_arrival_;
   double behind_s_ = 0;  ///< after the latest run_to()
   LiveMetrics metrics_;
   std::unique_ptr<OutputFile> record_;
+  std::deque<Recorded> recorded_;  ///< not written yet
+  std::uint32_t written_ = 0;      ///< requests of the record
 };
 
 }  // namespace railyard::serve

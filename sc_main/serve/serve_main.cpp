@@ -155,6 +155,7 @@ int serve(const ServeOptions& options) {
   const auto requests = std::make_shared<LiveRequests>();
   ServingSpec spec = scenario.spec<ServingSpec>();
   spec.requests = [requests] { return std::make_unique<LiveSource>(requests); };
+  spec.has_leaves = true;
   scenario.workload = spec;
   auto endpoint = std::make_unique<Endpoint>(ListenAddress::parse(options.listen, options.is_public));
   std::unique_ptr<OutputDirectory> out;

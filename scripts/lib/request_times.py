@@ -76,7 +76,7 @@ def without_gaps(path: pathlib.Path) -> None:
 
 def read(path: pathlib.Path, quantities: Iterable[str]) -> Requests:
     """@param quantities  which times to keep. @throws run_files.Error"""
-    rows = sorted(run_files.table(path, COLUMNS, "the requests of a run"), key=lambda row: row["arrival"])
+    rows = sorted((row for row in run_files.table(path, COLUMNS, "the requests of a run") if row.get("aborted") != "1"), key=lambda row: row["arrival"])
     if not rows:
         raise run_files.Error(path, "no request was served")
     times = {name: [NS * VALUES.get(name, lambda row, name=name: row[f"{name}_ns"])(row) for row in rows] for name in quantities}

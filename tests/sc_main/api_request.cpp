@@ -18,6 +18,9 @@ using nlohmann::json;
 
 namespace {
 
+/// The client waits for its answer.
+bool stays() { return false; }
+
 const ApiModel kModel{"m", 1000};
 
 ApiRequest completion(const std::string& keys) {
@@ -188,9 +191,9 @@ BOOST_AUTO_TEST_CASE(an_answer_waits_for_its_tokens) {
     for (std::uint32_t i = 0; i < 100; ++i) answer.add_token(Time::ms(2 + i), 0.5);
     answer.end(1);
   });
-  BOOST_TEST(answer.wait_arrival().number == 7u);
-  for (std::uint32_t i = 0; i < 100; ++i) BOOST_TEST((answer.wait_token(i) == Time::ms(2 + i)));
-  const AnswerFacts facts = answer.wait_end();
+  BOOST_TEST(answer.wait_arrival(stays).number == 7u);
+  for (std::uint32_t i = 0; i < 100; ++i) BOOST_TEST((answer.wait_token(i, stays) == Time::ms(2 + i)));
+  const AnswerFacts facts = answer.wait_end(stays);
   simulation.join();
   const json text = json::parse(completion_text(answer, facts, kModel));
   BOOST_TEST(text["usage"]["completion_tokens"] == 100);
@@ -205,9 +208,9 @@ BOOST_AUTO_TEST_CASE(a_failed_answer_keeps_the_tokens_that_it_has) {
   answer.arrived(0, Time(), 0);
   answer.add_token(Time::ms(1), 0);
   answer.fail(ApiError(500, "InternalServerError", "over"));
-  BOOST_TEST((answer.wait_token(0) == Time::ms(1)));
-  BOOST_CHECK_THROW(answer.wait_token(1), ApiError);
-  BOOST_CHECK_THROW(answer.wait_end(), ApiError);
+  BOOST_TEST((answer.wait_token(0, stays) == Time::ms(1)));
+  BOOST_CHECK_THROW(answer.wait_token(1, stays), ApiError);
+  BOOST_CHECK_THROW(answer.wait_end(stays), ApiError);
 }
 
 BOOST_AUTO_TEST_CASE(an_inbox_keeps_the_order_and_its_bound) {
@@ -232,4 +235,13 @@ BOOST_AUTO_TEST_CASE(the_pacer_maps_both_ways) {
     const Time at = Time::ms(1234);
     BOOST_TEST(pacer.simulated(pacer.due(at)).seconds() == at.seconds(), boost::test_tools::tolerance(1e-6));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_client_that_has_left_waits_for_nothing) {
+  Answer answer{ApiRequest()};
+  const auto has_left = [] { return true; };
+  BOOST_CHECK_THROW(answer.wait_token(0, has_left), ClientLeft);
+  answer.add_token(Time::us(3), 0);
+  BOOST_TEST(answer.wait_token(0, has_left).fs() == Time::us(3).fs());  // what is there, it gets
+  BOOST_CHECK_THROW(answer.wait_end(has_left), ClientLeft);
 }

@@ -19,6 +19,7 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
                  "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host.bytes_per_server=1e9"),
                 ("dgx_h100", "fleet/speculation.yaml", "workload.requests.count=4"),
                 ("dgx_h100", "pd/small_turns.yaml", "workload.requests.count=8", "workload.router={policy: round_robin, decider: isl_bounding}"),
+                ("dgx_h100", "load.yaml", f"workload.requests={{format: llmservingsim, file: {ROOT}/tests/sc_main/leaving.jsonl}}"),
                 ("dgx_h100", "fleet/failing_instance.yaml", "workload.requests.count=60",
                  "events=[{at_us: 5.0e+5, instance: c2, fail: true}, {at_us: 1.0e+6, instance: c2, join: c0}]")],
     "training": [("dgx_h100", "training/llama3_8b_8.yaml", "workload.zero_stage=3", "workload.global_batch=16"),

@@ -295,6 +295,44 @@ def test_times_agree_with_the_run_and_with_a_run_of_its_record(tmp_path, instanc
     assert (tmp_path / "replay" / "requests.csv").read_bytes() == (server.out / "requests.csv").read_bytes()
 
 
+def leave(server, tokens, **keys):
+    """A client that closes its connection after some tokens of a stream; 0: before any byte of an answer that is no stream."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps({"prompt": TEXT, "max_tokens": 3000, "stream": tokens > 0} | keys))
+    if tokens > 0:
+        answer = connection.getresponse()
+        for _ in range(2 * tokens):
+            answer.readline()
+        answer.close()
+    connection.close()
+
+
+@pytest.mark.parametrize("instances, pace", [(ALONE, 1), (PAIR, 1), (PAIR, 0)], ids=["alone", "pair", "pair as fast as possible"])
+def test_requests_of_clients_that_leave_are_aborted(tmp_path, instances, pace):
+    aborted = 'vllm:request_success_total{finished_reason="abort",model_name="tiny"}'
+    with serving(tmp_path, "--out", tmp_path / "out", instances=instances, pace=pace) as server:
+        threads = [threading.Thread(target=leave, args=(server, number % 3 * 4), kwargs={"prompt": TEXT + str(number)}) for number in range(12)]
+        stays = [threading.Thread(target=streamed, args=(server,), kwargs={"max_tokens": 40}) for _ in range(3)]
+        for thread in threads + stays:
+            thread.start()
+        for thread in threads + stays:
+            thread.join()
+        deadline = time.monotonic() + 30
+        while server.metrics()[aborted] < 12 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        metrics = server.metrics()
+        engines = {name: value for name, value in metrics.items() if "engine=" in name}
+        assert metrics[aborted] == 12 and not any(engines.values()), metrics
+        assert server.stop() == (0, "")
+    table = rows(server.out / "requests.csv")
+    assert [row["aborted"] for row in table].count("1") == 12 and len(table) == 15
+    assert all(int(row["output"]) < 3000 for row in table if row["aborted"] == "1")
+    found = summary(server.out)
+    assert (found["metrics"]["requests"], found["metrics"]["aborted"], found["complete"]) == (3, 12, False)
+    succeed("dgx_h100", server.out / "scenario.yaml", "--quiet", "--out", tmp_path / "replay")
+    assert (tmp_path / "replay" / "requests.csv").read_bytes() == (server.out / "requests.csv").read_bytes()
+
+
 def test_requests_under_way_end_after_sigterm(tmp_path):
     with serving(tmp_path, "--out", tmp_path / "out") as server:
         streams = []

@@ -204,6 +204,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   check_contents(spec.router, requests.has_contents, setting.source);
   spec.requests = requests.make_source;
   spec.has_sessions = requests.has_sessions;
+  spec.has_leaves = requests.has_leaves;
   spec.longest = requests.prompt_and_output;
   const InstanceSpec& taker = spec.instances.back();
   spec.handoff = written.kv_transfer.mode.value_or(taker.rules.handoff);

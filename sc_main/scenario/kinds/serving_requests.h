@@ -51,6 +51,7 @@ struct ServingRequests {
   std::optional<Priority> priority;
   bool has_contents = false;  ///< some requests tell the contents of their prompts
   bool has_sessions = false;  ///< some belong together, and follow each other
+  bool has_leaves = false;    ///< clients may leave before they have their answer
   void include(std::uint64_t prompt_tokens, std::uint64_t output_tokens, const Origin& where);
 };
 

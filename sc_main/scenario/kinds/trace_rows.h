@@ -8,9 +8,9 @@
 // - bailian: Qwen on Bailian (alibaba-edu/qwen-bailian-usagetraces-anon), JSON lines with chat_id, parent_chat_id (-1: none),
 //   timestamp in seconds, input_length, output_length and hash_ids of blocks of 16 tokens;
 // - llmservingsim: LLMServingSim (casys-kaist/LLMServingSim), JSON lines with input_toks, output_toks and
-//   arrival_time_ns; optional input_tok_ids and output_tok_ids, or hash_ids of blocks of hash_block_tokens tokens. A line with
-//   arrival_time_ns and sub_requests is a session, with a row for each of them; the next one comes tool_duration_ns after the
-//   answer;
+//   arrival_time_ns; optional input_tok_ids and output_tok_ids, or hash_ids of blocks of hash_block_tokens tokens, and
+//   client_left_ns, when the client broke off, or null. A line with arrival_time_ns and sub_requests is a session, with a
+//   row for each of them; the next one comes tool_duration_ns after the answer;
 // - vidur: Vidur (microsoft/vidur), CSV with columns arrived_at in seconds, num_prefill_tokens and num_decode_tokens.
 // Columns are found by name; other columns and keys are ignored.
 #pragma once
@@ -77,6 +77,11 @@ class TraceRows {
   virtual std::uint32_t priority() const { return 0; }
   /// Where it stands. @pre priority() > 0
   virtual Origin priority_place() const { return {}; }
+  /// Whether the latest row says when its client leaves, or that it does not; and the time, from the origin of the trace.
+  virtual bool tells_leave() const { return false; }
+  virtual std::optional<std::int64_t> leave_ns() const { return std::nullopt; }
+  /// Where it stands. @pre tells_leave()
+  virtual Origin leave_place() const { return {}; }
   /// Content of the prompt of the latest row. @throws InputError: ids that do not fit the row's token counts
   virtual workload::inference::RequestContent content() const { return {}; }
   /// Of the latest row. @throws InputError

@@ -232,6 +232,17 @@ class LlmServingSimRows : public JsonRows {
     return hashed_content(count("hash_block_tokens"), lengths_.prompt_tokens);
   }
 
+  bool tells_leave() const override { return !is_session() && row_.contains("client_left_ns"); }
+  std::optional<std::int64_t> leave_ns() const override {
+    if (!tells_leave() || row_["client_left_ns"].is_null()) return std::nullopt;
+    const json& left = row_["client_left_ns"];
+    if (!left.is_number_integer() || left.get<std::int64_t>() < arrival_ns())
+      throw error_at("client_left_ns", "expected whole nanoseconds, not before arrival_time_ns, or null, got " +
+                                           in_quotes(text_of(left)));
+    return left.get<std::int64_t>();
+  }
+  Origin leave_place() const override { return place_of(tree(), "client_left_ns"); }
+
   TraceLink link() const override {
     if (!is_session()) return {};
     TraceLink link;

@@ -37,6 +37,8 @@ class SortedRows {
     while (rows_.size() < max_count && reader.next(row)) {
       if (reader.priority() > 0 && !priority_) priority_ = reader.priority_place();
       if (has_content && !reader.content().ids.empty()) has_contents_ = true;
+      if (reader.tells_leave() && !leave_) leave_ = reader.leave_place();
+      reader.leave_ns();  // checks it
       sessions_.add(reader.link(), row, reader);
       rows_.push_back({row, reader.place()});
     }
@@ -59,12 +61,15 @@ class SortedRows {
   bool has_contents() const { return has_contents_; }
   /// The first priority other than 0.
   const std::optional<Origin>& priority() const { return priority_; }
+  /// The first row that says whether its client leaves.
+  const std::optional<Origin>& leave() const { return leave_; }
   /// The earliest one, if the row waits for others.
   Time arrival(std::size_t place) const {
     constexpr long double kFsPerNs = 1e6L;
     const auto after = static_cast<long double>(rows_[place].row.arrival_ns - start_ns_);
     return long_time(after * kFsPerNs / rate_scale_);
   }
+  std::int64_t row_arrival_ns(std::size_t place) const { return rows_[place].row.arrival_ns; }
   Request request(std::size_t place) const {
     return {arrival(place), rows_[place].row.prompt_tokens, rows_[place].row.output_tokens};
   }
@@ -92,7 +97,7 @@ class SortedRows {
   std::int64_t start_ns_ = 0;
   std::vector<PlacedRow> rows_;
   TraceSessions sessions_;
-  std::optional<Origin> priority_;
+  std::optional<Origin> priority_, leave_;
   bool has_contents_ = false;
 };
 
@@ -123,6 +128,9 @@ class TraceSource : public RequestSource {
     Arrival arrival{sorted_->request(next.row), {}, next.after};
     arrival.request.arrival = next.at;
     arrival.request.priority = reader_->priority();
+    if (const auto leave_ns = reader_->leave_ns())
+      arrival.request.leaves =
+          next.at + Time::ns(static_cast<std::uint64_t>(*leave_ns - sorted_->row_arrival_ns(next.row)));
     if (sessions().empty()) {
       arrival.content = reader_->content();
     } else {
@@ -234,6 +242,9 @@ std::vector<Request> load_trace(const TraceSection& trace, const Origin& where) 
   if (sorted.priority())
     throw InputError(*sorted.priority(),
                      "priority: does not apply here; accepted with workload.kind: serving and policy: priority");
+  if (sorted.leave())
+    throw InputError(*sorted.leave(),
+                     "client_left_ns: does not apply here; accepted with workload.kind: serving and a paged KV cache");
   if (!sorted.sessions().empty())
     throw InputError(
         sorted.sessions().place(),
@@ -250,6 +261,7 @@ ServingRequests stream_trace(const TraceSection& trace, const Origin& where) {
   ServingRequests result;
   result.has_contents = sorted->has_contents();
   result.has_sessions = !sorted->sessions().empty();
+  result.has_leaves = sorted->leave().has_value();
   if (sorted->priority()) result.priority = {"priority", *sorted->priority()};
   for (const auto& [row, place] : sorted->rows())
     result.include(row.prompt_tokens, row.output_tokens, {trace.file, place.line, 1});

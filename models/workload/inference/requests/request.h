@@ -23,6 +23,7 @@ struct Request {
   std::uint32_t instance = 0, answer_instance = 0;
   /// Of a conversation or user, for a router with sessions; 0: it belongs to none.
   std::uint64_t session = 0;
+  Time leaves = Time::max();  ///< the client breaks off then, if the engine has not finished; max: it does not
 };
 
 /// The part of a request that an instance computes: all; the prompt and the first token; the tokens after it.

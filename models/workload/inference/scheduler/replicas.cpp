@@ -28,21 +28,23 @@ std::vector<Reservation> Replicas::reserve() {
 }
 
 bool Replicas::may_compose() const {
-  return in_flight_ < max_in_flight_ &&
+  return in_flight_.size() < max_in_flight_ &&
          std::any_of(replicas_.begin(), replicas_.end(), [](const auto& s) { return s->may_compose(); });
 }
 
 ScheduledBatch Replicas::compose() {
   ScheduledBatch all;
+  std::vector<std::uint32_t> composed;
   for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
     if (!replicas_[r]->may_compose()) continue;
     ScheduledBatch batch = replicas_[r]->compose();
     for (ScheduledBatch::Item& item : batch.items) item.replica = r;
+    if (!batch.items.empty()) composed.push_back(r);
     all.items.insert(all.items.end(), batch.items.begin(), batch.items.end());
     all.preempted.insert(all.preempted.end(), batch.preempted.begin(), batch.preempted.end());
     all.reservations.insert(all.reservations.end(), batch.reservations.begin(), batch.reservations.end());
   }
-  if (!all.items.empty()) ++in_flight_;
+  if (!composed.empty()) in_flight_.push_back(std::move(composed));
   return all;
 }
 
@@ -62,15 +64,23 @@ void Replicas::begun(const ScheduledBatch& batch) {
 }
 
 std::vector<std::uint32_t> Replicas::complete(const ScheduledBatch& batch) {
-  --in_flight_;
   for (const std::uint32_t number : std::exchange(left_, {})) replica_of_.erase(number);
-  for (std::uint32_t r = 0; r < replicas_.size(); ++r) {
-    const ScheduledBatch own = batch.of_replica(r);
-    if (own.items.empty()) continue;
+  const std::vector<std::uint32_t> composed = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  for (const std::uint32_t r : composed) {
+    const ScheduledBatch own = batch.of_replica(r);  // without items, if all have been cancelled
     const std::vector<std::uint32_t> finished = replicas_[r]->complete(own);
     left_.insert(left_.end(), finished.begin(), finished.end());
   }
   return left_;
+}
+
+std::uint64_t Replicas::cancel(std::uint32_t number) {
+  const auto own = replica_of_.find(number);
+  if (own == replica_of_.end()) return 0;
+  const std::uint64_t tokens = replicas_[own->second]->cancel(number);
+  replica_of_.erase(own);
+  return tokens;
 }
 
 bool Replicas::empty() const {

@@ -7,6 +7,7 @@
 // DPLBAsyncMPClient).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -25,6 +26,7 @@ class Replicas : public Scheduler {
   std::vector<Reservation> reserve() override;
   void arrived(std::uint32_t number) override { of(number).arrived(number); }
   void release(std::uint32_t number) override { of(number).release(number); }
+  std::uint64_t cancel(std::uint32_t number) override;
   bool may_compose() const override;
   ScheduledBatch compose() override;
   void begun(const ScheduledBatch& batch) override;
@@ -44,7 +46,8 @@ class Replicas : public Scheduler {
   Scheduler& of(std::uint32_t number) const { return *replicas_[replica_of_.at(number)]; }
 
   std::vector<std::unique_ptr<Scheduler>> replicas_;
-  std::uint32_t max_in_flight_, in_flight_ = 0;
+  std::uint32_t max_in_flight_;
+  std::deque<std::vector<std::uint32_t>> in_flight_;   ///< of each step, the replicas that have composed a batch
   std::map<std::uint32_t, std::uint32_t> replica_of_;  ///< by request that is here, or has left with the latest step
   std::vector<std::uint32_t> left_;                    ///< with the latest step
 };

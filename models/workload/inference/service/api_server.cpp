@@ -33,11 +33,16 @@ void ApiServer::schedule_arrival() {
   const std::optional<Time> next = source_->next_arrival();
   if (!next || *next >= scheduled_arrival_) return;
   scheduled_arrival_ = later(*next, executor_.fabric().now());
-  executor_.fabric().calendar().at(scheduled_arrival_, *this, 0, 0);
+  executor_.fabric().calendar().at(scheduled_arrival_, *this, kArriveTag, 0);
 }
 
-void ApiServer::on_event(std::uint32_t, std::uint64_t) {
+void ApiServer::on_event(std::uint32_t tag, std::uint64_t request) {
   const Time now = executor_.fabric().now();
+  if (tag == kLeaveTag) {
+    leaves_.erase(leaves_.find(now));
+    leave_early(static_cast<std::uint32_t>(request));
+    return;
+  }
   if (scheduled_arrival_ <= now) scheduled_arrival_ = Time::max();
   // An answer may have brought an arrival forward; then a later event finds nothing.
   for (std::optional<Time> next = source_->next_arrival(); next && *next <= now; next = source_->next_arrival())
@@ -64,6 +69,7 @@ void ApiServer::arrive() {
   }
   live.stream = free_streams_.back();
   free_streams_.pop_back();
+  if (live.request.leaves != Time::max()) leaves_at(request, later(live.request.leaves, executor_.fabric().now()));
   ++before_queue_;
   executor_.arrived(arrival.after);
   executor_.measure("ttft_s", request);
@@ -72,7 +78,7 @@ void ApiServer::arrive() {
     reach_router(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live.stream), client_time_, label(request, kSend, 0), *this);
+  host(request, live.stream, client_time_, kSend);
 }
 
 void ApiServer::reach_router(std::uint32_t request) {
@@ -82,7 +88,7 @@ void ApiServer::reach_router(std::uint32_t request) {
     client_.on_at_router(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live.stream), router_time_, label(request, kRoute, 0), *this);
+  host(request, live.stream, router_time_, kRoute);
 }
 
 void ApiServer::routed(std::uint32_t request, std::vector<Visit> visits) {
@@ -99,7 +105,7 @@ void ApiServer::receive(std::uint32_t request) {
     enter(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(instance), duration, label(request, kReceive, 0), *this);
+  host(request, instance, duration, kReceive);
 }
 
 void ApiServer::enter(std::uint32_t request) {
@@ -110,6 +116,7 @@ void ApiServer::enter(std::uint32_t request) {
     live.ttft[TtftPart::host] += live.times.queued - live.accounted - live.in_router;
   }
   tell(request, RequestPhase::queued);
+  live.is_queued = true;
   --before_queue_;
   client_.on_queued(request, keeps_contents_ ? live.content : std::move(live.content));
 }
@@ -127,6 +134,7 @@ void ApiServer::restart(std::uint32_t request) {
   live.resumed_tokens = live.known;
   live.visits.clear();
   live.accounted = executor_.fabric().now();
+  live.is_queued = false;
   ++before_queue_;
   executor_.arrived(std::nullopt);
   reach_router(request);
@@ -134,13 +142,13 @@ void ApiServer::restart(std::uint32_t request) {
 
 void ApiServer::forward(std::uint32_t request) {
   const Live& live = live_.at(request);
-  const Host& host = hosts_[live.visits.front().instance];  // the second instance may not be chosen yet
-  const Time duration = host.token() + host.request();
+  const Host& process = hosts_[live.visits.front().instance];  // the second instance may not be chosen yet
+  const Time duration = process.token() + process.request();
   if (duration == Time()) {
     client_.on_forwarded(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live.stream), duration, label(request, kForward, 0), *this);
+  host(request, live.stream, duration, kForward);
 }
 
 void ApiServer::deliver(std::uint32_t request) {
@@ -152,7 +160,7 @@ void ApiServer::deliver(std::uint32_t request) {
     delivered(request);
     return;
   }
-  executor_.host(rank_, rank_.stream(live.stream), duration, label(request, kDeliver, live.known), *this);
+  host(request, live.stream, duration, kDeliver, live.known);
 }
 
 void ApiServer::delivered(std::uint32_t request) {
@@ -185,10 +193,46 @@ void ApiServer::finish(std::uint32_t request) {
   --leaving_;
   ++served_;
   for (RequestSink* sink : sinks_) sink->on_served(request, live);
-  free_streams_.push_back(live.stream);
+  forget(request);
+}
+
+void ApiServer::forget(std::uint32_t request) {
+  free_streams_.push_back(live_.at(request).stream);
   live_.erase(request);
   executor_.answered(request, source_->done(request, executor_.fabric().now()));
   schedule_arrival();
+}
+
+void ApiServer::leaves_at(std::uint32_t request, Time when) {
+  leaves_.insert(when);
+  // After all else of that instant, so that it does not matter when the leave became known.
+  constexpr std::uint64_t kLeaveTurns = transport::Calendar::kLastTurns + (1ull << 40);
+  executor_.fabric().calendar().at_last(when, kLeaveTurns + request, *this, kLeaveTag, request);
+}
+
+void ApiServer::leave_early(std::uint32_t request) {
+  const auto own = live_.find(request);
+  if (own == live_.end() || own->second.has_left || own->second.is_aborted) return;
+  own->second.is_aborted = true;
+  own->second.request.leaves = executor_.fabric().now();
+  client_.withdraw(request);
+  drop(request);
+}
+
+void ApiServer::drop(std::uint32_t request) {
+  Live& live = live_.at(request);
+  if (live.jobs > 0) return;
+  if (!live.is_queued) --before_queue_;
+  work_done_ += 1 - static_cast<double>(live.known) / live.request.output_tokens;
+  ++aborted_;
+  tell(request, RequestPhase::done);
+  for (RequestSink* sink : sinks_) sink->on_aborted(request, live);
+  forget(request);
+}
+
+void ApiServer::host(std::uint32_t request, std::size_t stream, Time duration, What what, std::uint32_t token) {
+  ++live_.at(request).jobs;
+  executor_.host(rank_, rank_.stream(stream), duration, label(request, what, token), *this);
 }
 
 void ApiServer::tell(std::uint32_t request, RequestPhase phase) {
@@ -220,6 +264,12 @@ Recorded ApiServer::recorded(std::uint64_t arguments) const {
 
 void ApiServer::on_job_done(const Job& job) {
   const auto f = job.label().as<Fields>();
+  Live& live = live_.at(f.request);
+  --live.jobs;
+  if (live.is_aborted) {
+    drop(f.request);
+    return;
+  }
   switch (f.what) {
     case kSend: reach_router(f.request); break;
     case kRoute: client_.on_at_router(f.request); break;

@@ -5,10 +5,15 @@
 // arrive together enter the queue one by one. Each token reaches the client after the host's time for a token. A request
 // is done when it has left the engine and the client has all its tokens.
 //
+// A client can leave before its answer is complete, as a connection that is closed (vLLM, entrypoints/openai: a disconnect aborts the
+// request). The server gives the request up at once, without time of the host; a batch in flight runs on. A request that the engine
+// has finished counts as served.
+//
 // State is kept only for requests on their way, and passed to the sinks when a request is done.
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +34,8 @@ class RequestSink {
   virtual void on_token(std::uint32_t /*request*/, const Stay& /*stay*/) {}
   /// No instance can ever hold the request.
   virtual void on_refused(std::uint32_t /*request*/) {}
+  /// The client has left, at stay.request.leaves, and the request has been given up.
+  virtual void on_aborted(std::uint32_t /*request*/, const Stay& /*stay*/) {}
 
  protected:
   ~RequestSink() = default;
@@ -44,6 +51,9 @@ class ApiServerClient {
   virtual void on_queued(std::uint32_t request, RequestContent content) = 0;
   /// See ApiServer::forward().
   virtual void on_forwarded(std::uint32_t request) = 0;
+  /// The client has left: takes the request from the router and from instances, wherever it is. Called once, and not for requests
+  /// that the engine has finished.
+  virtual void withdraw(std::uint32_t request) = 0;
 
  protected:
   ~ApiServerClient() = default;
@@ -66,6 +76,12 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   /// Requests have come to a source that is open, or it has been closed.
   void requests_came() { schedule_arrival(); }
   bool is_open() const { return source_->is_open(); }
+  /// The client of a request leaves at this instant. @pre the request has been taken or is the source's, and it has arrived by then
+  void leaves_at(std::uint32_t request, Time when);
+  /// No client leaves before.
+  Time next_leave() const { return leaves_.empty() ? Time::max() : *leaves_.begin(); }
+  /// Events of clients that leave.
+  std::size_t leaves_left() const { return leaves_.size(); }
 
   /// A request on its way.
   Stay& on_way(std::uint32_t request) { return live_.at(request); }
@@ -99,7 +115,8 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   std::uint32_t count() const { return source_->count(); }
   std::uint32_t served() const { return served_; }
   std::uint32_t refused() const { return refused_; }
-  bool done() const { return served_ + refused_ == count(); }
+  std::uint32_t aborted() const { return aborted_; }
+  bool done() const { return served_ + refused_ + aborted_ == count(); }
   /// Requests, with the share of its tokens for a request that is not done.
   double work_done() const { return work_done_; }
 
@@ -112,6 +129,9 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
     Time at_router;
     std::uint32_t known = 0;  ///< tokens that the engine has produced
     bool has_left = false;    ///< the engine
+    bool is_queued = false;   ///< in the first queue, or later
+    bool is_aborted = false;  ///< its client has left: it is over when no host job of it is under way
+    std::uint32_t jobs = 0;   ///< of the host, under way
   };
   enum What : std::uint8_t { kSend, kRoute, kReceive, kDeliver, kForward };
   struct Fields {
@@ -127,10 +147,18 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   void enter(std::uint32_t request);
   void delivered(std::uint32_t request);
   void finish(std::uint32_t request);
+  /// Work of the host for a request. on_job_done() follows.
+  void host(std::uint32_t request, std::size_t stream, Time duration, What what, std::uint32_t token = 0);
+  void leave_early(std::uint32_t request);
+  /// Ends an aborted request, if no host job of it is under way.
+  void drop(std::uint32_t request);
+  /// The request is over.
+  void forget(std::uint32_t request);
   JobLabel label(std::uint32_t request, What what, std::uint32_t token) const;
 
   void on_job_done(const Job& job) override;
-  void on_event(std::uint32_t tag, std::uint64_t data) override;
+  static constexpr std::uint32_t kArriveTag = 0, kLeaveTag = 1;
+  void on_event(std::uint32_t tag, std::uint64_t request) override;
   // Client_Request: from a request's arrival until the router has it. Router_Request: its time there. Host_Request: from then until
   // it is queued.
   // Host_Forward: until it is in the second queue. Host_Token[i]: delivery of token i. All with _Req[r], if names contain the
@@ -149,12 +177,13 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   Rank& rank_;  ///< with a stream for each process that receives requests, and one for each request on its way
   std::vector<std::size_t> free_streams_;
   std::unordered_map<std::uint32_t, Live> live_;
-  std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0;
+  std::uint32_t arrived_ = 0, served_ = 0, refused_ = 0, aborted_ = 0;
   std::uint32_t before_queue_ = 0,
                 leaving_ = 0;  ///< requests before the first queue; and which no instance has any more
   bool keeps_contents_ = false;
   double work_done_ = 0;
   Time scheduled_arrival_ = Time::max();
+  std::multiset<Time> leaves_;  ///< instants at which clients leave, of events on the calendar
   std::vector<RequestSink*> sinks_;
   RequestListener* listener_ = nullptr;
 };

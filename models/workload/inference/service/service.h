@@ -90,6 +90,7 @@ class Service : private ApiServerClient,
   const ApiServer& api_server() const { return api_server_; }
   /// See ApiServer.
   void requests_came() { api_server_.requests_came(); }
+  void leaves_at(std::uint32_t request, Time when) { api_server_.leaves_at(request, when); }
   std::size_t instances() const { return instances_.size(); }
   Instance& instance(std::size_t id) { return *instances_[id]; }
   const HandoffPlan& handoff_plan(std::size_t from, std::size_t to) {
@@ -99,6 +100,8 @@ class Service : private ApiServerClient,
   Time prefill_window() const { return window_; }
   /// Changes of instances that are still to come.
   std::size_t changes_left() const { return spec_.changes.size() - changed_; }
+  /// Events on the calendar that change nothing once all requests are done: of instances, and of clients that leave.
+  std::size_t events_left() const { return changes_left() + api_server_.leaves_left(); }
   /// Of weights, over all instances that have joined.
   Bytes loaded_weights() const { return weights_ ? weights_->loaded() : 0; }
   /// Requests that wait, for a stall report.
@@ -157,13 +160,15 @@ class Service : private ApiServerClient,
   // Changes of instances.
   enum class Presence : std::uint8_t { here, drained, failed, not_yet, loading };
   void prepare_changes(const std::vector<Placed>& placed);
-  /// No instance joins, is drained or fails before.
+  /// No instance joins, is drained or fails before, and no client leaves.
   Time next_change() const;
   void change(const InstanceChange& change);
   void open(std::uint32_t instance);
   void fail(std::uint32_t instance);
   /// An instance has lost the request: it goes to the router again.
   void restart(std::uint32_t request);
+  /// Takes the request from its instances.
+  void cancel(std::uint32_t request);
   /// Whether an instance that has been chosen for the request is not there.
   bool is_lost(const Stay& stay) const;
   /// Instances to which no request may go, and why.
@@ -210,6 +215,7 @@ class Service : private ApiServerClient,
   void on_at_router(std::uint32_t request) override;
   void on_queued(std::uint32_t request, RequestContent content) override;
   void on_forwarded(std::uint32_t request) override;
+  void withdraw(std::uint32_t request) override;
   void on_kv_posted(std::uint32_t request) override;
   void on_kv_moved(const KvMoved& moved) override;
   void on_kv_arrived(std::uint32_t request) override;

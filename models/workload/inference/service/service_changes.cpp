@@ -1,5 +1,5 @@
-// Instances that are drained, fail or join while requests are served. A request that an instance has lost goes to the router again; its
-// prompt then contains the tokens of the answer that are known.
+// Instances that are drained, fail or join while requests are served, and clients that leave. A request that an instance
+// has lost goes to the router again; its prompt then contains the tokens of the answer that are known.
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
@@ -26,7 +26,7 @@ void Service::prepare_changes(const std::vector<Placed>& placed) {
 
 Time Service::next_change() const {
   if (weights_ && weights_->is_loading()) return now();
-  return changed_ < spec_.changes.size() ? spec_.changes[changed_].at : Time::max();
+  return sooner(changed_ < spec_.changes.size() ? spec_.changes[changed_].at : Time::max(), api_server_.next_leave());
 }
 
 void Service::change(const InstanceChange& change) {
@@ -90,7 +90,7 @@ void Service::fail(std::uint32_t id) {
   instances_[id]->forget();
 }
 
-void Service::restart(std::uint32_t request) {
+void Service::cancel(std::uint32_t request) {
   Stay& stay = api_server_.on_way(request);
   Visit &first = stay.visits.front(), &last = stay.visits.back();
   const bool is_one = stay.visits.size() == 1;
@@ -114,12 +114,30 @@ void Service::restart(std::uint32_t request) {
   stay.is_kv_lost = false;
   count(stay, kPrefill, false);
   count(stay, kDecode, false);
-  if (!has_token) {  // what no instance counts is a wait for the memory of the second one
+}
+
+void Service::restart(std::uint32_t request) {
+  cancel(request);
+  Stay& stay = api_server_.on_way(request);
+  if (!api_server_.has_token(request)) {  // what no instance counts is a wait for the memory of the second one
     Time sum;
     for (const Time part : stay.ttft.all()) sum += part;
     stay.ttft[TtftPart::decode_queue] += now() - stay.request.arrival - sum;
   }
   api_server_.restart(request);
+}
+
+void Service::withdraw(std::uint32_t request) {
+  held_.erase(std::remove_if(held_.begin(), held_.end(), [&](const Held& held) { return held.request == request; }),
+              held_.end());
+  held_answers_.erase(std::remove(held_answers_.begin(), held_answers_.end(), request), held_answers_.end());
+  const Stay& stay = api_server_.on_way(request);
+  if (stay.visits.empty()) return;  // not routed
+  const Visit &first = stay.visits.front(), &last = stay.visits.back();
+  // Between its instances: the first one has it until another one asks.
+  if (stay.visits.size() > 1 && first.done && !last.arrival && !exchange_.pushes()) --leaving_[first.instance];
+  cancel(request);
+  route_held_soon();
 }
 
 bool Service::is_lost(const Stay& stay) const {

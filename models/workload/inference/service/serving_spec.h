@@ -48,6 +48,7 @@ struct KvTiers {
 struct ServingSpec {
   RequestSourceMaker requests;
   bool has_sessions = false;       ///< requests follow each other
+  bool has_leaves = false;         ///< clients may leave before they have their answer
   std::optional<Longest> longest;  ///< by the sum of prompt and answer; none: the distribution of lengths has no bound
   /// For all parts of requests; or for prompts, and then for answers. Their places are their ids.
   std::vector<InstanceSpec> instances;
