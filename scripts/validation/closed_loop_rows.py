@@ -9,9 +9,10 @@ Rules, by column:
   source            who sent the requests, and how the server was started:
                     InferenceX (SemiAnalysisAI/InferenceX @843c6254: benchmarks/benchmark_lib.sh, single_node/fixed_seq_len/*.sh, of
                     Llama-3.1-70B @2582bce4): prompts and answers are equally likely to have 80 to 100 % of isl and osl, for every
-                    engine. SGLang has chunks of 32768 tokens, TensorRT-LLM whole prompts and at least 8192 tokens in a batch, vLLM
-                    8192 tokens. The KV cache is in fp8, but not that of SGLang on H200. vLLM's host of that time is the sheet's, although
-                    the scripts ask for asynchronous scheduling: with a host that is hidden as since v0.14, TPOT is 24 % too short
+                    engine. SGLang has chunks of 32768 tokens, and on B200 looks for requests once in 10 steps, from 16 places on in 30.
+                    TensorRT-LLM has whole prompts and at least 8192 tokens in a batch, vLLM 8192 tokens. The KV cache is in fp8, but
+                    not that of SGLang on H200. vLLM's host of that time is the sheet's, although the scripts ask for asynchronous
+                    scheduling: with a host that is hidden as since v0.14, TPOT is 24 % too short
                     other rows were sent by aiconfigurator's own client (eval/benchmarks/genai_perf_runner.py @b642c1e2): all
                     prompts have isl tokens, and the server is asked for osl. Dynamo, which was in front of newer ones, knows the
                     wish to ignore the end of an answer under another name (bench_run.sh.j2 @095f58a5), so what was generated is not
@@ -36,9 +37,7 @@ INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
 WAVES = 4
 FIRST_WAVE_SHARE = 0.1
 SPREAD = 0.2
-# Options of InferenceX's servers on B200 that keep requests out of batches
-HELD_BACK = {"sglang": "SGLang that looks for requests once in 10 or 30 steps (--scheduler-recv-interval) is not modelled",
-             "trtllm": "TensorRT-LLM that waits up to 40 steps for more prompts (batch_wait_timeout_iters) is not modelled"}
+HELD_BACK = "TensorRT-LLM that waits up to 40 steps for more prompts (batch_wait_timeout_iters) is not modelled"
 SHORTEST = 0.8  # of InferenceX, of isl and osl
 # Of the load generator (genai-perf), before the API server has a request: with the server's own time, what TTFT misses
 CLIENT_US = {"vllm": 40000, "sglang": 40000, "trtllm": 103500}
@@ -77,11 +76,12 @@ class Sent:
 def of_inferencex(row: Row, served: Served, prompt: int, answer: int, concurrency: int) -> Sent:
     options = {}
     is_b200 = systems.gpu_of(row).family == "B200"
-    if is_b200 and row["metric"] == "TTFT" and (served.engine == "sglang" or served.engine == "trtllm" and concurrency >= 64):
-        raise Unmapped(HELD_BACK[served.engine])
+    if is_b200 and row["metric"] == "TTFT" and served.engine == "trtllm" and concurrency >= 64:
+        raise Unmapped(HELD_BACK)
     if served.engine == "sglang":
         options["scheduler"] = {"max_batched_tokens": 32768}
         if is_b200:
+            options["scheduler"]["receive_interval"] = 30 if concurrency >= 16 else 10
             served.scenario["model"]["kv_dtype"] = "fp8"
     elif served.engine == "trtllm":
         options["scheduler"] = {"max_batched_tokens": max(8192, -(-(concurrency + prompt + 64) // 64) * 64), "chunked_prefill": False}

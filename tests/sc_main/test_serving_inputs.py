@@ -27,7 +27,7 @@ def refusal(tmp_path, text):
 
 TWO = "  instances: [{name: east}, {name: west, gpus: [1]}]\n"
 PAIR = "  instances: [{name: east, role: prefill}, {name: west, role: decode, gpus: [1]}]\n"
-POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, prefix_trie, link_aware"
+POLICIES = "fixed, round_robin, random, session, least_load, least_requests, power_of_two, cache_aware, kv_cost, scorers, sticky, prefix_trie, link_aware"
 WHOLE = "fit into a batch, and chunked_prefill is false; accepted: up to max_batched_tokens, 2048"
 POOL = "accepted: up to 32, all that a request can have"
 
@@ -236,6 +236,10 @@ def test_speculation_of_one_instance(tmp_path):
      "uncached_tokens (did you mean 'uncached_tokens'?)"),
     (REQUEST + TWO + "  router: {policy: random, queue_threshold: 0}\n",
      "7:45: error: workload.router.queue_threshold: '0' is out of range; accepted: 1e-06 to 1000000"),
+    (REQUEST + "  scheduler: {receive_interval: 10}\n",
+     "6:33: error: workload.scheduler.receive_interval: only SGLang's scheduler has it; accepted with reserve: expected_output"),
+    (REQUEST + TWO + "  router: {policy: sticky}\n", "7:20: error: workload.router.policy: sticky needs saturation_tokens: prompt tokens in flight, "
+     "for example 286720"),
     (REQUEST + TWO + "  router: {policy: random, queue_order: lcfs}\n",
      "7:41: error: workload.router.queue_order: no request waits; accepted with queue_threshold"),
     ("  requests: {list: [{prompt_tokens: 9, output_tokens: 4, instance: west}]}\n" + TWO + "  router: random\n",

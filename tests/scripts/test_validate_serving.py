@@ -60,11 +60,10 @@ def test_inferencex_sends_the_same_lengths_to_every_engine(backend, source):
     assert asked["client_us"] == load_rows.CLIENT_US
 
 
-def test_rows_of_servers_that_hold_requests_back_are_skipped():
+def test_servers_that_hold_requests_back_do_so_or_are_skipped():
     row = LOOP | {"system": "b200_sxm", "backend": "sglang", "source": "InferenceX"}
-    assert workload(row | {"metric": "TPOT"})["scheduler"] == {"max_batched_tokens": 32768}
-    with pytest.raises(rows.Unmapped, match="once in 10 or 30 steps"):
-        workload(row | {"metric": "TTFT"})
+    assert workload(row)["scheduler"] == {"max_batched_tokens": 32768, "receive_interval": 10}
+    assert workload(row | {"concurrency": "16"})["scheduler"]["receive_interval"] == 30
     trtllm = row | {"backend": "trtllm", "backend_version": "", "metric": "TTFT"}
     assert workload(trtllm | {"concurrency": "32"})["requests"]["concurrency"] == 32
     with pytest.raises(rows.Unmapped, match="waits up to 40 steps"):
@@ -162,7 +161,7 @@ def test_of_the_shipped_tables_only_traces_and_requests_held_back_are_skipped():
     files = [str(ROOT / "validation" / table) for table in serving.TABLES]
     outcomes = comparison.map_rows(CLASSES["serving"], [row for file in files for row in rows.read(file)])
     assert {outcome.skipped for outcome in outcomes} == {"", "needs a clone of casys-kaist/LLMServingSim: --llmservingsim DIR",
-                                                         *closed_loop_rows.HELD_BACK.values()}
+                                                         closed_loop_rows.HELD_BACK}
     for table in serving.TABLES:
         assert any(not outcome.skipped and outcome.row.file.endswith(table) for outcome in outcomes)
 

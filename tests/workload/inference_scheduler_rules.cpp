@@ -191,6 +191,27 @@ BOOST_AUTO_TEST_CASE(sglang_admits_by_the_expected_share_of_answers) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(sglang_looks_for_requests_once_in_an_interval) {
+  SchedulerSpec spec;
+  spec.mix = BatchMix::prefill_first;
+  spec.reserve = Reserve::expected_output;
+  spec.block_tokens = 1;
+  spec.receive_interval = 4;
+  SglangScheduler scheduler(spec, 1 + 5000);
+  scheduler.add(0, request(10, 100));
+  BOOST_TEST(text(step(scheduler)) == "0:10");  // nothing ran
+  scheduler.add(1, request(20, 100));
+  BOOST_TEST(text(step(scheduler)) == "1:20");  // after prompts
+  BOOST_TEST(text(step(scheduler)) == "0:1 1:1");
+  scheduler.add(2, request(30, 100));
+  for (int i = 0; i < 3; ++i) {
+    BOOST_TEST(text(step(scheduler)) == "0:1 1:1");
+    BOOST_TEST((scheduler.left().refusal == Refusal::unseen));
+  }
+  BOOST_TEST(text(step(scheduler)) == "2:30");
+  BOOST_TEST((scheduler.left().refusal == Refusal::none));
+}
+
 BOOST_AUTO_TEST_CASE(an_idle_sglang_expects_the_first_share_again) {
   SchedulerSpec spec;
   spec.mix = BatchMix::prefill_first;

@@ -22,6 +22,13 @@ Record<SchedulerSpec> scheduler_record() {
         "config")
       .range(1, 1 << 30)
       .fallback("the context of the model's config");
+  r.add("receive_interval", &S::receive_interval,
+        "of SGLang's scheduler (reserve: expected_output): batches of decodes after which it looks for new requests; "
+        "after "
+        "a batch of prompts, and when nothing runs, it looks at once")
+      .range(1, 1e6)
+      .fallback("1")
+      .cite("sgl-project/sglang --scheduler-recv-interval");
   r.add("max_in_flight", &S::max_in_flight, "batches in flight")
       .range(1, 4096)
       .fallback("pp; 2 with pp 1 and an asynchronous host");
@@ -59,6 +66,8 @@ SchedulerSpec resolve_scheduler(const SchedulerSetting& setting, std::uint32_t p
     refuse("reserve", "full_output (TensorRT-LLM) needs mix: mixed");
   if (spec.reserve == Reserve::expected_output && spec.mix != BatchMix::prefill_first)
     refuse("reserve", "expected_output (SGLang) needs mix: prefill_first");
+  if (spec.receive_interval > 1 && spec.reserve != Reserve::expected_output)
+    refuse("receive_interval", "only SGLang's scheduler has it; accepted with reserve: expected_output");
   return spec;
 }
 

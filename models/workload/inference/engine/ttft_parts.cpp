@@ -8,6 +8,7 @@ TtftPart TtftClock::queue_part(Refusal refusal) const {
   switch (refusal) {
     case Refusal::slots: return TtftPart::queue_slots;
     case Refusal::budget: return TtftPart::queue_budget;
+    case Refusal::unseen: return TtftPart::step_alignment;
     default: return TtftPart::queue_blocks;
   }
 }

@@ -104,22 +104,10 @@ std::size_t PagedScheduler::free_slots() const {
 }
 
 void PagedScheduler::run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots) {
-  if (!batch.preempted.empty()) {
-    refusal_ = Refusal::blocks;
-    refuses_all_ = true;
-    return;
-  }
+  if (!batch.preempted.empty()) return refuse_waiting(Refusal::blocks);
   while (!waiting_.empty()) {
-    if (budget == 0) {
-      refusal_ = Refusal::budget;
-      refuses_all_ = true;
-      return;
-    }
-    if (slots == 0) {
-      refusal_ = Refusal::slots;
-      refuses_all_ = true;
-      return;
-    }
+    if (budget == 0) return refuse_waiting(Refusal::budget);
+    if (slots == 0) return refuse_waiting(Refusal::slots);
     const std::size_t items = batch.items.size();
     refusal_ = start(batch, *waiting_.front(), budget);
     if (refusal_ == Refusal::blocks && running_.empty())

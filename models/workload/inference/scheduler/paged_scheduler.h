@@ -113,6 +113,11 @@ class PagedScheduler : public Scheduler {
   void run_decodes(ScheduledBatch& batch);
   /// Waiting requests, in order, until the budget, the slots or the blocks are used up; nobody if someone gave way in this batch.
   void run_waiting(ScheduledBatch& batch, std::uint64_t& budget, std::size_t slots);
+  /// No waiting request starts in this batch.
+  void refuse_waiting(Refusal why) {
+    refusal_ = waiting_.empty() ? Refusal::none : why;
+    refuses_all_ = !waiting_.empty();
+  }
   /// Slots of max_seqs that are free.
   std::size_t free_slots() const;
   std::uint64_t budget() const { return spec_.max_batched_tokens; }

@@ -19,8 +19,8 @@
 
 namespace railyard::workload::inference {
 
-/// Why the first waiting request did not start.
-enum class Refusal : std::uint8_t { none, slots, budget, blocks };
+/// Why the first waiting request did not start. unseen: the engine has not looked for it.
+enum class Refusal : std::uint8_t { none, slots, budget, blocks, unseen };
 
 class Scheduler {
  public:

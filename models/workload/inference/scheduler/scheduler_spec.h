@@ -44,6 +44,8 @@ struct SchedulerSpec {
   std::uint32_t block_tokens = 16;
   std::uint32_t max_in_flight = 1;  ///< batches
   bool placeholders = false;        ///< a request may run on a token that is not known yet
+  /// Of SglangScheduler: steps after which it looks for requests (--scheduler-recv-interval).
+  std::uint32_t receive_interval = 1;
   DraftSpec drafts;
   bool computes_first_token =
       false;  ///< of the part `answer`: when the KV has arrived, a step on the last token of the prompt

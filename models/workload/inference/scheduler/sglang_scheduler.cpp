@@ -24,10 +24,22 @@ void SglangScheduler::fill(ScheduledBatch& batch) {
   const std::size_t slots = free_slots();
   std::uint64_t tokens = budget();
   run_running(batch, tokens, Which::prompts);
-  run_waiting(batch, tokens, slots);
-  if (!batch.items.empty()) return;
+  if (receives() || has_refused_) {
+    run_waiting(batch, tokens, slots);
+    has_refused_ = waiting() > 0;
+  } else {
+    refuse_waiting(Refusal::unseen);
+  }
+  has_decoded_ = batch.items.empty();
+  if (!has_decoded_) return;
   run_decodes(batch);
   retract(batch);
+}
+
+bool SglangScheduler::receives() {
+  if (has_decoded_ && running() > 0 && ++steps_unseen_ < spec().receive_interval) return false;
+  steps_unseen_ = 0;
+  return true;
 }
 
 std::uint64_t SglangScheduler::reserved_answer(const Sequence& s) const {

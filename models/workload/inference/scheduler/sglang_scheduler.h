@@ -2,6 +2,9 @@
 // own, prompts first. A request starts if there are blocks for its prompt, for its answer, and for the share of the running
 // requests' answers that is expected, which falls with each batch of decodes. When the running requests outgrow the blocks after
 // all, those with the shortest answers so far are retracted to the end of the queue, and the share rises.
+//
+// With receive_interval, it looks for new requests after so many batches of decodes only, after each batch of prompts, and when
+// nothing runs (managers/scheduler_recv_skipper.py). Requests that it has seen and could not start are tried in each step.
 #pragma once
 
 #include "workload/inference/scheduler/paged_scheduler.h"
@@ -24,8 +27,13 @@ class SglangScheduler : public PagedScheduler {
   std::uint64_t reserved_answer(const Sequence& s) const;
   Sequence& victim() const;
   void retract(ScheduledBatch& batch);
+  /// Whether it looks for requests before this batch.
+  bool receives();
 
-  double expected_ratio_;  ///< share of answers
+  double expected_ratio_;           ///< share of answers
+  std::uint32_t steps_unseen_ = 0;  ///< since it last looked for requests
+  bool has_decoded_ = false;        ///< the last batch had decodes
+  bool has_refused_ = false;        ///< it has seen requests that wait
 };
 
 }  // namespace railyard::workload::inference
