@@ -14,8 +14,7 @@ namespace {
 constexpr Time kGap = Time::us(2);  // longer than any credit of these networks takes to come home
 
 transport::VcPlan random_plan(std::mt19937& random) {
-  constexpr std::size_t kDrawn =
-      8;  // with nine, one of the other networks meets the link of docs/fidelity.md with a buffer below two packets
+  constexpr std::size_t kDrawn = 8;  // with nine, one of the other networks has the small buffer of docs/fidelity.md
   transport::VcPlan plan;
   for (std::size_t c = 0; c < kDrawn; ++c) {
     plan.assign(c, {static_cast<std::uint8_t>(random() % 3), static_cast<std::uint32_t>(1 + random() % 4),
