@@ -20,19 +20,21 @@ Value scheduler_value(const workload::inference::SchedulerSpec& s) {
   static constexpr const char* kMixes[] = {"mixed", "prefill_first"};
   static constexpr const char* kReserves[] = {"chunk", "sequence", "expected_output", "full_output"};
   static constexpr const char* kPreemptions[] = {"recompute", "never"};
-  return {{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
-          {"max_batched_tokens", s.max_batched_tokens},
-          {"max_seqs", s.max_seqs},
-          {"max_model_len", s.max_model_len == 0 ? Value() : Value(s.max_model_len)},  // nothing: no limit
-          {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
-          {"chunked_prefill", s.chunked_prefill},
-          {"mix", kMixes[static_cast<std::size_t>(s.mix)]},
-          {"reserve", kReserves[static_cast<std::size_t>(s.reserve)]},
-          {"preemption", kPreemptions[static_cast<std::size_t>(s.preemption)]},
-          {"watermark_ratio", s.watermark_ratio},
-          {"prefix_caching", s.prefix_caching},
-          {"block_tokens", s.block_tokens},
-          {"max_in_flight", s.max_in_flight}};
+  Value value{{"policy", kPolicies[static_cast<std::size_t>(s.policy)]},
+              {"max_batched_tokens", s.max_batched_tokens},
+              {"max_seqs", s.max_seqs},
+              {"max_model_len", s.max_model_len == 0 ? Value() : Value(s.max_model_len)},  // nothing: no limit
+              {"long_prefill_threshold_tokens", s.long_prefill_threshold_tokens},
+              {"chunked_prefill", s.chunked_prefill},
+              {"mix", kMixes[static_cast<std::size_t>(s.mix)]},
+              {"reserve", kReserves[static_cast<std::size_t>(s.reserve)]},
+              {"preemption", kPreemptions[static_cast<std::size_t>(s.preemption)]},
+              {"watermark_ratio", s.watermark_ratio},
+              {"prefix_caching", s.prefix_caching},
+              {"block_tokens", s.block_tokens},
+              {"max_in_flight", s.max_in_flight}};
+  if (s.receive_interval > 1) value["receive_interval"] = s.receive_interval;
+  return value;
 }
 
 Value speculation_value(const workload::inference::InstanceSpec& instance) {

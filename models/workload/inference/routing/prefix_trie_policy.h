@@ -20,10 +20,7 @@ class PrefixTriePolicy : public RoutingPolicy {
     const double longest = *std::max_element(scores.begin(), scores.end());
     std::uint32_t chosen = 0;
     if (longest > 0) {
-      Candidates with;
-      for (std::size_t i = 0; i < candidates.size(); ++i)
-        if (scores[i] == longest) with.push_back(candidates[i]);
-      chosen = with[random_.below(with.size())];
+      chosen = one_with(longest, candidates, scores, random_);
     } else {
       std::vector<double> recent;
       for (const std::uint32_t id : candidates) recent.push_back(view.recent(id));

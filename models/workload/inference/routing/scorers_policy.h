@@ -37,10 +37,7 @@ class ScorersPolicy : public RoutingPolicy {
                        spec_.kv_weight * kv);
     }
     const double best = *std::max_element(scores.begin(), scores.end());
-    Candidates with;
-    for (std::size_t i = 0; i < candidates.size(); ++i)
-      if (scores[i] == best) with.push_back(candidates[i]);
-    const std::uint32_t chosen = with[random_.below(with.size())];
+    const std::uint32_t chosen = one_with(best, candidates, scores, random_);
     if (!spec_.by_events) sent_.add(chosen, asked, view);
     return chosen;
   }

@@ -32,12 +32,10 @@ class StickyPolicy : public RoutingPolicy {
       longest = std::max(longest, matched);
     }
     const Candidates& among = with.empty() ? candidates : with;
-    std::uint64_t fewest = ~std::uint64_t{0};
-    for (const std::uint32_t id : among) fewest = std::min(fewest, view.prefill_tokens(id));
-    Candidates least;
-    for (const std::uint32_t id : among)
-      if (view.prefill_tokens(id) == fewest) least.push_back(id);
-    const std::uint32_t chosen = least[random_.below(least.size())];
+    std::vector<double> in_flight;
+    for (const std::uint32_t id : among) in_flight.push_back(static_cast<double>(view.prefill_tokens(id)));
+    const double fewest = *std::min_element(in_flight.begin(), in_flight.end());
+    const std::uint32_t chosen = one_with(fewest, among, in_flight, random_);
     sent_.add(chosen, asked, view);
     return chosen;
   }
