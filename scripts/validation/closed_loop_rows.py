@@ -14,12 +14,12 @@ Rules, by column:
                     not that of SGLang on H200. vLLM's host of that time is the sheet's, although the scripts ask for asynchronous
                     scheduling: with a host that is hidden as since v0.14, TPOT is 24 % too short
                     other rows were sent by aiconfigurator's own client (eval/benchmarks/genai_perf_runner.py @b642c1e2): all
-                    prompts have isl tokens, and the server is asked for osl. Dynamo, which was in front of newer ones, knows the
-                    wish to ignore the end of an answer under another name (bench_run.sh.j2 @095f58a5), so what was generated is not
-                    known. Rows of vLLM and TensorRT-LLM do not stay in step, as equal requests would: their answers are spread by a
-                    fifth. Rows of SGLang do. TensorRT-LLM has the limits that the source writes for it
-                    (generator/backends/trtllm.py): as many requests as places, prompts whole, and a budget of one request for each
-                    place, one prompt and 1500 tokens
+                    prompts have isl tokens, and the server is asked for osl. Newer servers stood behind Dynamo, which reads
+                    ignore_eos under another name (bench_run.sh.j2 @095f58a5), so the lengths of their answers are not known. Rows
+                    of vLLM and TensorRT-LLM do not stay in step, as equal requests would: their answers are spread by a fifth.
+                    Rows of SGLang do. TensorRT-LLM has the limits that the source writes for it (generator/backends/trtllm.py):
+                    as many requests as places, prompts whole, and a budget of one request for each place, one prompt and 1500
+                    tokens
   metric TTFT, TPOT means over requests
 """
 
