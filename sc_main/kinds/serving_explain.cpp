@@ -44,8 +44,9 @@ void add_memory(Value& numbers, const workload::inference::KvMemory& memory) {
 
 std::string paged_text(const Value& i) {
   std::string text = fmt::format(
-      "\n{}: tp {}, {}pp {}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(), i["tp"].integer(),
-      i.contains("dp") ? fmt::format("dp {}, ", i["dp"].integer()) : "", i["pp"].integer(), gb(i["visible_bytes"]),
+      "\n{}: tp {}, {}pp {}{}\n  memory of a rank: {:.2f} GB x {:g} = {:.2f} GB\n", i["name"].text(), i["tp"].integer(),
+      i.contains("dp") ? fmt::format("dp {}, ", i["dp"].integer()) : "", i["pp"].integer(),
+      i.contains("kv_dtype") ? fmt::format(", {} KV", i["kv_dtype"].text()) : "", gb(i["visible_bytes"]),
       i["memory_limit_ratio"].real(), gb(i["visible_bytes"]) * i["memory_limit_ratio"].real());
   std::size_t p = 0;
   for (const Value& stage : i["stages"].items())

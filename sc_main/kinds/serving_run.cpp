@@ -241,6 +241,7 @@ Value ServingRun::instance_value(const InstanceSpec& instance) const {
     value["ep"] = instance.mapping.experts.ranks;
     value["fullest_expert_rank"] = instance.mapping.experts.fullest;
   }
+  if (instance.kv_dtype) value["kv_dtype"] = name_of(*instance.kv_dtype);
   value["gpus"] = gpus_text(instance);
   value["engine"] = instance.engine.name;
   value["scheduler"] = scheduler_value(instance.scheduler);

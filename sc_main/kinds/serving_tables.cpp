@@ -257,7 +257,8 @@ std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Ins
   std::string text =
       fmt::format("\n  {}: tp {}, {}pp {}, {}{}\n", instance.name, instance.mapping.tp,
                   instance.mapping.dp > 1 ? fmt::format("dp {}, ", instance.mapping.dp) : "", instance.mapping.pp,
-                  instance.engine.name, gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
+                  instance.engine.name, instance.kv_dtype ? fmt::format(", {} KV", name_of(*instance.kv_dtype)) : "",
+                  gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);
   };

@@ -219,6 +219,15 @@ def test_speculation_of_one_instance(tmp_path):
      "7:37: error: workload.router.decider: there is no prefill instance; accepted with prefill instances"),
     (REQUEST + TWO + "  router: {policy: random, decode: link_aware}\n",
      "7:36: error: workload.router.decode: there is no decode instance; accepted with prefill and decode instances"),
+    (REQUEST + PAIR.replace("decode,", "decode, kv_dtype: fp8,"),
+     "6:81: error: workload.instances.1.kv_dtype: east gives KV in bf16, and west keeps fp8; no engine converts KV between two instances; "
+     "accepted: the same format in both"),
+    (REQUEST + PAIR.replace("prefill}", "prefill, kv_dtype: fp8}"),
+     "6:53: error: workload.instances.0.kv_dtype: east gives KV in fp8, and west keeps bf16; no engine converts KV between two instances; "
+     "accepted: the same format in both"),
+    (REQUEST + TWO.replace("east}", "east, kv_dtype: fp9}"),
+     "6:38: error: workload.instances.0.kv_dtype: unknown value 'fp9'; accepted: fp16, bf16, tf32, fp8, int8, fp4, mxfp8, nvfp4 "
+     "(did you mean 'fp8'?)"),
     (REQUEST + PAIR + "  router: link_aware\n",
      "7:11: error: workload.router: link_aware compares the ways of KV from the instance with the prompt; accepted as router.decode"),
     (REQUEST + PAIR + "  router: {policy: random, decode: link_aware, decider: uncached_tokens}\n",

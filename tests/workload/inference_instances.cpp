@@ -87,6 +87,54 @@ BOOST_AUTO_TEST_CASE(each_of_three_engines_does_what_it_does_alone) {
               {instance_of("a", ", engine: sglang-0.5"), instance_of("b"), instance_of("c", ", engine: vllm-0.6")});
 }
 
+/// KV caches in three formats.
+BOOST_AUTO_TEST_CASE(each_of_three_kv_formats_does_what_it_does_alone) {
+  check_alone({"workload.scheduler={max_batched_tokens: 1024, max_seqs: 4}"},
+              {instance_of("a", ", kv_dtype: fp8"), instance_of("b"), instance_of("c", ", kv_dtype: fp16")});
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_is_as_a_model_with_its_kv_format) {
+  struct Seen {
+    std::vector<std::vector<Time>> tokens;
+    Bytes block = 0;
+    std::uint32_t blocks = 0;
+    Time attention;  ///< of a decode after 100 000 tokens, beyond that of a decode after one
+  };
+  const auto run_with = [](const std::string& format) {
+    ServingBench run(tiny_serving(
+        {"workload.requests={count: 8, arrivals: at_once, prompt_tokens: 4000, output_tokens: 9}", format}));
+    run.run();
+    Seen seen;
+    for (const Stay& served : run.served) seen.tokens.push_back(served.times.tokens);
+    seen.block = run.instance().block_bytes(0, 16);
+    seen.blocks = run.service().instance(0).scheduler().memory().total + 1;
+    seen.attention = run.pass_time(decodes({100000})) - run.pass_time(decodes({1}));
+    return seen;
+  };
+  const Seen own = run_with("workload.instances=[{name: a, kv_dtype: fp8}]"), of_model = run_with("model.kv_dtype=fp8"),
+             wide = run_with("model.kv_dtype=bf16");
+  BOOST_TEST((own.tokens == of_model.tokens));
+  BOOST_TEST((own.attention == of_model.attention));
+  BOOST_TEST(own.blocks == of_model.blocks);
+  // Half of the bytes: twice the blocks, or one more where two do not fill the rest; and a decode reads half.
+  BOOST_TEST(2 * own.block == wide.block);
+  BOOST_TEST((own.blocks == 2 * wide.blocks || own.blocks == 2 * wide.blocks + 1));
+  BOOST_TEST(own.attention.seconds() == wide.attention.seconds() / 2, boost::test_tools::tolerance(0.1));
+}
+
+BOOST_AUTO_TEST_CASE(kv_of_a_narrow_format_moves_as_such) {
+  const std::string three = "workload.requests={count: 3, prompt_tokens: 1000, output_tokens: 3}";
+  std::vector<Bytes> moved;
+  for (const std::string format : {"", ", kv_dtype: fp8"}) {
+    ServingBench run(tiny_serving({three, "workload.instances=[{name: p, role: prefill" + format +
+                                              "}, {name: d, role: decode" + format + ", gpus: [4]}]"}));
+    run.run();
+    moved.push_back(run.simulation.fabric().ledger().totals(number(TrafficClass::kv)).bytes);
+    BOOST_TEST(moved.back() == 3 * 1000 * run.service().instance(1).grid().kv().bytes_per_token(0));
+  }
+  BOOST_TEST(moved[0] == 2 * moved[1]);
+}
+
 BOOST_AUTO_TEST_CASE(kv_goes_from_any_instance_to_any) {
   // Far apart, so that each request is alone: all take the time of a pair's only request.
   const std::string roles =

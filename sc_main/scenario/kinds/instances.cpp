@@ -61,8 +61,11 @@ EngineSheet engine_of(const InstanceSection& written, const InstanceDefaults& de
 }
 
 InstanceSpec resolve_instance(const InstanceSection& written, const InstanceDefaults& defaults, const std::string& key,
-                              const Setting& setting) {
+                              const Setting& of_all) {
   InstanceSpec spec;
+  spec.kv_dtype = written.kv_dtype;
+  const transformer::ModelShape model = model_of(of_all.model, spec);
+  const Setting setting{model, of_all.machine, of_all.compute, of_all.source, of_all.served, of_all.instance_events};
   spec.name = written.name;
   spec.key = key;
   spec.where = place_of(setting.source.root, key);
@@ -211,6 +214,9 @@ Record<InstanceSection> instance_record() {
   r.add("kv_blocks", &Section::kv_blocks, "blocks of KV cache of a rank of this instance, one of them reserved")
       .range(2, kMostBlocks)
       .fallback("workload.kv_blocks");
+  r.choice("kv_dtype", &Section::kv_dtype, {kDataTypeNames.begin(), kDataTypeNames.end()},
+           "number format of this instance's KV cache; with a prefill instance, that of the instances that take its KV")
+      .fallback("model.kv_dtype");
   r.later("scheduler", {}, scheduler_record().fields(), "settings of this instance only");
   r.later("speculation", {"none"}, speculation_fields(), "of this instance only; none: it has no drafts")
       .fallback("workload.speculation");

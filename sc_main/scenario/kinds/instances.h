@@ -28,6 +28,7 @@ struct InstanceSection {
   std::optional<std::uint32_t> ep;
   std::optional<std::vector<std::uint32_t>> gpus;
   std::optional<std::uint32_t> kv_blocks;
+  std::optional<DataType> kv_dtype;
 };
 Record<InstanceSection> instance_record();
 /// workload.cudagraph.

@@ -131,9 +131,23 @@ Record<ServingSection> serving_record() {
 
 /// Instances that hand KV over have the rules of one engine. Connectors join blocks of the decode instance from whole blocks of the
 /// prefill instance.
-void check_handovers(const std::vector<InstanceSpec>& instances, const Source& source) {
+void check_handovers(const std::vector<InstanceSpec>& instances, const Setting& setting) {
+  const Source& source = setting.source;
   for (const InstanceSpec& from : instances)
     for (const InstanceSpec& to : instances) {
+/// No engine converts KV on its way: vLLM and SGLang refuse the other side at the first contact (NixlConnector's compatibility hash, with
+/// cache_dtype; sglang/srt/disaggregation/common/conn.py, try_ensure_parallel_info), TensorRT-LLM when it asks what its formatter
+/// supports (cpp/tensorrt_llm/batch_manager/cacheFormatter.cpp, inquireSupport).
+void check_formats(const InstanceSpec& from, const InstanceSpec& to, const Setting& setting) {
+  const DataType given = model_of(setting.model, from).kv_dtype, taken = model_of(setting.model, to).kv_dtype;
+  if (given == taken) return;
+  const InstanceSpec& written = to.kv_dtype ? to : from;
+  throw InputError(place_of(setting.source.root, written.key + ".kv_dtype"),
+                   written.key + ".kv_dtype: " + from.name + " gives KV in " + std::string(name_of(given)) + ", and " +
+                       to.name + " keeps " + std::string(name_of(taken)) +
+                       "; no engine converts KV between two instances; accepted: the same format in both");
+}
+
       if (!hands_over(from.role, to.role)) continue;
       if (!from.rules.hands_over_as(to.rules))
         throw InputError(place_of(source.root, to.key + ".engine"),
@@ -144,6 +158,7 @@ void check_handovers(const std::vector<InstanceSpec>& instances, const Source& s
                       "blocks of " + std::to_string(to.scheduler.block_tokens) + " tokens in " + to.name +
                           " cannot be joined from blocks of " + std::to_string(from.scheduler.block_tokens) + " in " +
                           from.name + "; accepted: a multiple of the prefill instance's");
+      check_formats(from, to, setting);
     }
 }
 
@@ -215,7 +230,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
                                  [](const InstanceSection& i) { return i.ep || i.mapping.dp > 1; }),
                      setting.source);
   if (hands_over) {
-    check_handovers(spec.instances, setting.source);
+    check_handovers(spec.instances, setting);
     spec.first_token = taker.rules.first_token;
     for (InstanceSpec& instance : spec.instances)
       instance.scheduler.computes_first_token = spec.first_token == workload::inference::FirstToken::decode_step;

@@ -21,8 +21,8 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       sees_kv_at_step_(setting.sees_kv_at_step),
       executor_(executor),
       client_(client),
-      grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", setting.model, spec_.mapping,
-            spec_.host, spec_.engine, gpus, executor),
+      grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", model_of(setting.model, spec),
+            spec_.mapping, spec_.host, spec_.engine, gpus, executor),
       scheduler_(load(blocks, host.blocks)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;

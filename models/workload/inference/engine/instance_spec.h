@@ -7,6 +7,7 @@
 
 #include "base/input_error.h"
 #include "collective/engine.h"
+#include "transformer/model_shape.h"
 #include "workload/host.h"
 #include "workload/inference/engine/cuda_graphs.h"
 #include "workload/inference/engine/mapping.h"
@@ -36,7 +37,8 @@ struct InstanceSpec {
   std::string key;  ///< of its mapping in the scenario, and its place, for errors
   Origin where;
   InstanceRole role = InstanceRole::colocated;
-  std::uint32_t group = 0;  ///< of the machine
+  std::uint32_t group = 0;           ///< of the machine
+  std::optional<DataType> kv_dtype;  ///< of its KV cache; none: that of the model
   Mapping mapping;
   KvMemory memory;
   std::optional<KvBlocks> kv_blocks;  ///< none: what memory holds
@@ -48,5 +50,11 @@ struct InstanceSpec {
   Host host;
   CudaGraphs cudagraph;
 };
+
+/// The model with the KV cache of an instance.
+inline transformer::ModelShape model_of(transformer::ModelShape model, const InstanceSpec& instance) {
+  model.kv_dtype = instance.kv_dtype.value_or(model.kv_dtype);
+  return model;
+}
 
 }  // namespace railyard::workload::inference

@@ -10,8 +10,9 @@ std::uint32_t StageMemory::blocks() const {
   return left < static_cast<double>(block) ? 0 : static_cast<std::uint32_t>(left / static_cast<double>(block));
 }
 
-std::vector<StageMemory> stage_memory(const transformer::ModelShape& model, const InstanceSpec& instance,
+std::vector<StageMemory> stage_memory(const transformer::ModelShape& of_all, const InstanceSpec& instance,
                                       const KvMemory& memory, double visible_bytes) {
+  const transformer::ModelShape model = model_of(of_all, instance);
   const std::uint32_t tp = instance.mapping.tp;
   const SchedulerSpec& scheduler = instance.scheduler;
   std::vector<StageMemory> all;
