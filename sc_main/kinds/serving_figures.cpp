@@ -91,6 +91,7 @@ void ServingFigures::on_kv_moved(const workload::inference::KvMoved& moved) {
   ++kv_transfers;
   kv_descriptors += moved.descriptors;
   kv_bytes += static_cast<double>(moved.bytes);
+  kv_handshake_s += moved.handshake.seconds();
   kv_post_s += moved.post.seconds();
   kv_wire_s += moved.wire.seconds();
   kv_alone_s += moved.alone.seconds();

@@ -137,6 +137,67 @@ BOOST_AUTO_TEST_CASE(an_instance_joins_when_its_weights_have_come) {
   }
 }
 
+// Nobody tells an instance that keeps KV that the one which asked for it has failed: a lease ends that.
+BOOST_AUTO_TEST_CASE(kv_for_a_failed_instance_is_kept_until_its_lease_ends) {
+  const std::string three =
+      "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4]}, {name: e, role: decode, gpus: "
+      "[5]}]";
+  const std::string one =
+      "workload.requests={list: [{prompt_tokens: 1000, output_tokens: 4}, "
+      "{arrival_s: 3, prompt_tokens: 100, output_tokens: 2}]}";
+  for (const double lease_s : {0.0, 0.6}) {
+    BOOST_TEST_INFO_SCOPE(lease_s);
+    // d fails while it posts, 63 blocks of six layers, keys and values: the KV has not been read.
+    ServingBench run(tiny_serving(
+        {one, three, "workload.router={policy: round_robin}", "workload.scheduler.prefix_caching=false",
+         fmt::format("workload.kv_transfer={{descriptor_us: 100, merges_adjacent: false, lease_s: {}}}", lease_s),
+         "events=[{at_us: 60000, instance: d, fail: true}]"}));
+    std::vector<std::pair<Time, std::uint32_t>> held;
+    struct Load : workload::EngineListener {
+      explicit Load(std::vector<std::pair<Time, std::uint32_t>>& into) : held(into) {}
+      void on_load(std::size_t id, const workload::EngineLoad& load, Time now) override {
+        if (id == 0) held.emplace_back(now, load.blocks);
+      }
+      std::vector<std::pair<Time, std::uint32_t>>& held;
+    } load(held);
+    run.service().follow_engines(load);
+    run.run();
+    BOOST_TEST(run.served[0].restarts == 1u);
+    check_parts(run);
+    const auto held_at = [&](Time at) {
+      std::uint32_t blocks = 0;
+      for (const auto& [when, count] : held)
+        if (when <= at) blocks = count;
+      return blocks;
+    };
+    const std::uint32_t prompt_blocks = 63;
+    BOOST_TEST(held_at(us(59000)) == prompt_blocks);
+    BOOST_TEST(held_at(us(450000)) == (lease_s > 0 ? prompt_blocks : 0));
+    BOOST_TEST(held_at(us(700000)) == 0u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(kv_that_no_instance_asks_for_is_given_up) {
+  // The only decode instance is not there yet when the prompt is complete, and joins after the lease, or before.
+  const std::string pair =
+      "workload.instances=[{name: p, role: prefill}, {name: d, role: decode, gpus: [4]}, {name: e, role: decode, gpus: "
+      "[5]}]";
+  for (const double lease_s : {0.2, 5.0}) {
+    BOOST_TEST_INFO_SCOPE(lease_s);
+    ServingBench run(
+        tiny_serving({"workload.requests={list: [{prompt_tokens: 1000, output_tokens: 4}]}", pair,
+                      fmt::format("workload.kv_transfer.lease_s={}", lease_s),
+                      "events=[{at_us: 1000, instance: d, drain: true}, {at_us: 1000, instance: e, drain: true}, "
+                      "{at_us: 1.0e+6, instance: e, join: host}]"}));
+    run.run();
+    const Stay& served = run.served[0];
+    BOOST_TEST(served.restarts == (lease_s < 1 ? 1u : 0u));
+    BOOST_TEST(served.lost_tokens == (lease_s < 1 ? 1000u : 0u));
+    BOOST_TEST((served.times.first_token > us(1e6)));
+    check_parts(run);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(requests_wait_for_an_instance_that_joins) {
   ServingBench run(tiny_serving({"workload.requests={list: [{prompt_tokens: 1024, output_tokens: 3}]}",
                                  "events=[{at_us: 4000, instance: a, join: host}]"}));

@@ -296,7 +296,7 @@ void check_reachable(const EngineSheet& sheet, const NodePtr& root) {
 
 Record<workload::inference::KvConnector> connector_record() {
   using workload::inference::KvConnector;
-  constexpr double kLongestPostUs = 1e6;
+  constexpr double kLongestPostUs = 1e6, kLongestMeetingUs = 1e8, kLongestLeaseS = 1e5;
   Record<KvConnector> r;
   r.add("descriptor_us", &KvConnector::descriptor_us,
         "time of a thread of each rank to post one descriptor: a piece of memory that is one on both sides")
@@ -308,6 +308,17 @@ Record<workload::inference::KvConnector> connector_record() {
         "ranks that divide the heads in different ways: a piece for each token and layer; else for each block");
   r.add("seen_at_step", &KvConnector::seen_at_step,
         "an engine that is in a step learns at its end that KV has arrived; else at once");
+  r.add("metadata_us", &KvConnector::metadata_us,
+        "pull, first contact of two instances: time of a rank to get the metadata of each rank from which it reads")
+      .range(0, kLongestMeetingUs);
+  r.add("prepare_us", &KvConnector::prepare_us,
+        "the same: time to prepare a descriptor, for each piece of all KV cache of these ranks")
+      .range(0, kLongestPostUs);
+  r.add("lease_s", &KvConnector::lease_s,
+        "pull: KV of a prompt that no instance has asked for is given up after this time; an instance that waits for "
+        "it renews two "
+        "thirds of it. 0: never")
+      .range(0, kLongestLeaseS);
   return r;
 }
 

@@ -28,6 +28,7 @@ namespace {
 struct KvTransferSection : workload::inference::KvConnector {
   std::optional<workload::inference::HandoffGrain> mode;
   std::optional<std::string> connector;
+  workload::inference::FirstContact first_contact = workload::inference::FirstContact::before;
 };
 
 struct ServingSection : ServingSpec {
@@ -53,6 +54,10 @@ Record<KvTransferSection> kv_transfer_record() {
         "who moves it: datasheet of its descriptors and their cost, shipped or a file. none: bytes alone")
       .is_path(Field::Path::unless_name)
       .fallback("from the engine's sheet; none with host: none");
+  r.choice("first_contact", &Section::first_contact, words_of(workload::inference::kFirstContactNames),
+           "when instances exchange metadata. before: they have met before the first request, as after a warm-up; "
+           "in_run: the first "
+           "KV that is pulled from one to the other waits for their handshake. An instance that joins has met nobody");
   const Record<workload::inference::KvConnector> sheet = connector_record();
   for (const Field& field : sheet.fields()) r.adopt(field).fallback("from the connector's sheet");
   return r;
@@ -129,12 +134,6 @@ Record<ServingSection> serving_record() {
   return r;
 }
 
-/// Instances that hand KV over have the rules of one engine. Connectors join blocks of the decode instance from whole blocks of the
-/// prefill instance.
-void check_handovers(const std::vector<InstanceSpec>& instances, const Setting& setting) {
-  const Source& source = setting.source;
-  for (const InstanceSpec& from : instances)
-    for (const InstanceSpec& to : instances) {
 /// No engine converts KV on its way: vLLM and SGLang refuse the other side at the first contact (NixlConnector's compatibility hash, with
 /// cache_dtype; sglang/srt/disaggregation/common/conn.py, try_ensure_parallel_info), TensorRT-LLM when it asks what its formatter
 /// supports (cpp/tensorrt_llm/batch_manager/cacheFormatter.cpp, inquireSupport).
@@ -148,18 +147,35 @@ void check_formats(const InstanceSpec& from, const InstanceSpec& to, const Setti
                        "; no engine converts KV between two instances; accepted: the same format in both");
 }
 
+/// Instances that hand KV over have the rules of one engine. Connectors join blocks of the decode instance from whole blocks of the
+/// prefill instance.
+void check_handovers(const std::vector<InstanceSpec>& instances, const Setting& setting) {
+  const Source& source = setting.source;
+  for (const InstanceSpec& from : instances)
+    for (const InstanceSpec& to : instances) {
       if (!hands_over(from.role, to.role)) continue;
       if (!from.rules.hands_over_as(to.rules))
         throw InputError(place_of(source.root, to.key + ".engine"),
                          to.key + ".engine: " + to.engine.name + " takes KV otherwise than " + from.engine.name +
                              " of instance " + from.name + " gives it; accepted: engines with the same kv_transfer");
+      check_formats(from, to, setting);
       if (to.scheduler.block_tokens % from.scheduler.block_tokens == 0) continue;
       refuse_workload(source, "instances",
                       "blocks of " + std::to_string(to.scheduler.block_tokens) + " tokens in " + to.name +
                           " cannot be joined from blocks of " + std::to_string(from.scheduler.block_tokens) + " in " +
                           from.name + "; accepted: a multiple of the prefill instance's");
-      check_formats(from, to, setting);
     }
+}
+
+void check_first_contact(const ServingSpec& spec, const Source& source) {
+  if (spec.first_contact == workload::inference::FirstContact::before) return;
+  const bool pushes = spec.handoff != workload::inference::HandoffGrain::fetched;
+  if (!pushes && (spec.connector.metadata_us > 0 || spec.connector.prepare_us > 0)) return;
+  refuse_workload(
+      source, "kv_transfer.first_contact",
+      std::string("in_run has no effect: ") +
+          (pushes ? "instances that push KV have no handshake" : "this connector has no metadata_us or prepare_us") +
+          "; accepted with mode: pull and a connector that has, such as nixl");
 }
 
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
@@ -225,6 +241,8 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
   spec.handoff = written.kv_transfer.mode.value_or(taker.rules.handoff);
   spec.connector = resolve_connector(written.kv_transfer, taker.host.name == "none" ? "none" : taker.rules.connector,
                                      setting.source);
+  spec.first_contact = written.kv_transfer.first_contact;
+  check_first_contact(spec, setting.source);
   check_kv_tiers(spec.kv_tiers, spec.instances, setting.source);
   check_experts_used(std::any_of(written.written_instances.begin(), written.written_instances.end(),
                                  [](const InstanceSection& i) { return i.ep || i.mapping.dp > 1; }),

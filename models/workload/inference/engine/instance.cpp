@@ -114,6 +114,14 @@ void Instance::awaits_kv(std::uint32_t request) {
   if (ttft_ && brings_first_token_) ttft_->awaits(request, now());
 }
 
+void Instance::kv_meets(std::uint32_t request) {
+  if (ttft_) ttft_->meets(request, now());
+}
+
+void Instance::kv_met(std::uint32_t request) {
+  if (ttft_) ttft_->posts(request, now());
+}
+
 void Instance::kv_posted(std::uint32_t request) {
   if (ttft_) ttft_->posted(request, now());
 }
@@ -143,6 +151,14 @@ Instance::Cancelled Instance::cancel(std::uint32_t request) {
   if (ttft_) cancelled.times = ttft_->left(request, now());
   report();
   return cancelled;
+}
+
+std::uint64_t Instance::keep(std::uint32_t request, std::uint64_t lease) { return scheduler_->keep(request, lease); }
+
+void Instance::end_lease(std::uint64_t lease) {
+  scheduler_->end_lease(lease);
+  promise();
+  engine_.changed();
 }
 
 void Instance::forget() {

@@ -92,7 +92,9 @@ class Instance : private EngineClient, private KvOffloadClient {
   /// A request enters the queue.
   /// @param is_timed  it has no token yet, so that the time here counts for its first one
   void add(std::uint32_t request, const Request& what, RequestContent content, RequestPart part, bool is_timed);
-  /// Of the part `answer`: all reads of its KV are posted.
+  // Of the part `answer`: the handshake with the instance that has its KV has begun, or is over; all reads of its KV are posted.
+  void kv_meets(std::uint32_t request);
+  void kv_met(std::uint32_t request);
   void kv_posted(std::uint32_t request);
   /// Of the part `answer`: the prompt is complete, and its KV is on its way.
   void awaits_kv(std::uint32_t request);
@@ -106,6 +108,9 @@ class Instance : private EngineClient, private KvOffloadClient {
     TtftTimes times;           ///< parts of its time here, if it has no token
   };
   Cancelled cancel(std::uint32_t request);
+  /// A prompt that has left, and whose KV nobody will read: keeps the KV until the lease ends. @return tokens
+  std::uint64_t keep(std::uint32_t request, std::uint64_t lease);
+  void end_lease(std::uint64_t lease);
   /// The instance has failed, and all its requests have been cancelled: KV is lost in its GPUs and in host memory.
   void forget();
   /// Memory has been given back: promises it to requests that wait for it outside of batches.

@@ -47,7 +47,17 @@ struct KvConnector {
   bool cross_layer_blocks = false;  ///< all layers of a block are one piece
   bool scatters_heads = false;      ///< ranks that share the heads in different ways: a piece for each token
   bool seen_at_step = false;        ///< an engine that is in a step learns at its end that KV has arrived
+  // Of a fetch, the first one between two instances:
+  double metadata_us = 0;  ///< a rank gets the metadata of each rank from which it reads,
+  double prepare_us = 0;   ///< and prepares each descriptor of that rank's KV cache, in use or not
+  /// KV that nobody has asked for is given up after this time; 0: never. An instance that asks renews two thirds of it.
+  double lease_s = 0;
 };
+
+/// Instances have met before the first request, as after a warm-up; or two of them meet when the first KV moves from one to the other.
+/// An instance that joins has met no other one.
+enum class FirstContact : std::uint8_t { before, in_run };
+inline constexpr std::array<const char*, 2> kFirstContactNames{"before", "in_run"};
 
 struct ServingRules {
   ExtraLayers extra_layers = ExtraLayers::first;

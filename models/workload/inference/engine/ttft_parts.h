@@ -14,6 +14,7 @@
 //   prefill_kernels  kernels of a batch with a chunk of the prompt
 //   tp               its tensor-parallel collectives, including their gates
 //   pp               its activations between stages, and its tokens on their way back to stage 0
+//   kv_handshake     two instances: the two meet for the first time, and nothing of its KV is posted
 //   kv_post          two instances: threads post the reads of its KV, and nothing of it moves
 //   kv               two instances: its KV is on its way to the instance that decodes, after the prompt: the time that the bytes
 //                    take alone. One instance: it is loaded from host memory
@@ -54,13 +55,14 @@ enum class TtftPart : std::uint8_t {
   prefill_kernels,
   tp,
   pp,
+  kv_handshake,
   kv_post,
   kv,
   kv_contention,
   decode_queue,
   decode_kernels,
 };
-constexpr std::size_t kTtftParts = 16;
+constexpr std::size_t kTtftParts = 17;
 constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
                                                              "router",
                                                              "step_alignment",
@@ -72,6 +74,7 @@ constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
                                                              "prefill_kernels",
                                                              "tp",
                                                              "pp",
+                                                             "kv_handshake",
                                                              "kv_post",
                                                              "kv",
                                                              "kv_contention",
@@ -102,6 +105,8 @@ class TtftClock {
   /// An answer, which was not in the queue, waits for its KV.
   void awaits(std::uint32_t request, Time now);
   // A request waits for its KV outside of the queue. They do nothing for one that this clock does not follow.
+  /// Its two instances meet; posts() follows.
+  void meets(std::uint32_t request, Time now) { wait(request, TtftPart::kv_handshake, now); }
   /// Somebody posts its reads; posted() follows.
   void posts(std::uint32_t request, Time now) { wait(request, TtftPart::kv_post, now); }
   void posted(std::uint32_t request, Time now) { wait(request, TtftPart::kv, now); }

@@ -108,6 +108,28 @@ std::uint64_t PagedScheduler::cancel(std::uint32_t number) {
   return tokens;
 }
 
+std::uint64_t PagedScheduler::keep(std::uint32_t number, std::uint64_t lease) {
+  const auto own = kept_.find(number);
+  if (own == kept_.end()) return 0;
+  const std::uint64_t tokens = own->second->computed;
+  leased_.emplace(lease, std::move(own->second));
+  kept_.erase(own);
+  return tokens;
+}
+
+void PagedScheduler::end_lease(std::uint64_t lease) {
+  const auto own = leased_.find(lease);
+  if (own == leased_.end()) return;
+  store_.give_back(own->second->held);
+  leased_.erase(own);
+}
+
+void PagedScheduler::forget() {
+  for (const auto& [lease, of] : leased_) store_.give_back(of->held);
+  leased_.clear();
+  store_.clear();
+}
+
 std::uint64_t PagedScheduler::free_blocks_for(const Sequence& s, const KvStore::Prefix& hits,
                                               std::uint64_t wanted) const {
   const std::uint64_t beyond = wanted - std::min<std::uint64_t>(wanted, hits.size() + s.held.blocks());

@@ -255,6 +255,8 @@ std::string PagedScheduler::blocked() const {
   std::vector<Holder> holders;
   for (const auto& [number, of] : sequences_) holders.push_back({number, of->held.blocks(), state(*of)});
   for (const auto& [number, of] : kept_) holders.push_back({number, of->held.blocks(), "its KV has not been read"});
+  for (const auto& [lease, of] : leased_)
+    holders.push_back({of->number, of->held.blocks(), "nobody reads its KV, and its lease goes on"});
   return blocked_text(waiting_.size(), s.number, blocks_to_start(s, {}, s.known), memory(), std::move(holders));
 }
 

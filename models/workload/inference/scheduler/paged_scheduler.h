@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -42,7 +43,9 @@ class PagedScheduler : public Scheduler {
   void arrived(std::uint32_t number) override;
   void release(std::uint32_t number) override;
   std::uint64_t cancel(std::uint32_t number) override;
-  void forget() override { store_.clear(); }
+  std::uint64_t keep(std::uint32_t number, std::uint64_t lease) override;
+  void end_lease(std::uint64_t lease) override;
+  void forget() override;
 
   bool may_compose() const override { return !sequences_.empty() && in_flight_ < spec_.max_in_flight; }
   ScheduledBatch compose() override;
@@ -204,6 +207,7 @@ class PagedScheduler : public Scheduler {
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> reserved_;  ///< have memory, and do not run yet: their KV arrives or has arrived
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
+  std::map<std::uint64_t, std::unique_ptr<Sequence>> leased_;          ///< by lease: nobody will read their blocks
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
   HostTier::Contents stores_;
   Refusal refusal_ = Refusal::none;

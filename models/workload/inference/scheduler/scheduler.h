@@ -42,7 +42,12 @@ class Scheduler {
   /// A request leaves before its end, and gives its memory back. No batch that completes from now on contains it.
   /// @return tokens whose KV was here; 0 if the request is not here
   virtual std::uint64_t cancel(std::uint32_t) { return 0; }
-  /// All KV that nobody holds is lost. @pre empty(), and the KV of no request is being read
+  /// The KV of a request of the part `prompt`, which has left, will be read by nobody: it stays until end_lease().
+  /// @param lease  a number of its own  @return tokens; 0 if its KV is not here
+  virtual std::uint64_t keep(std::uint32_t /*number*/, std::uint64_t /*lease*/) { return 0; }
+  /// Does nothing after forget().
+  virtual void end_lease(std::uint64_t) {}
+  /// All KV that nobody holds is lost, and all that is kept under a lease. @pre empty(), and the KV of no request is being read
   virtual void forget() {}
 
   /// Whether there may be a batch to compose.

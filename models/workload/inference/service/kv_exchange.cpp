@@ -85,15 +85,20 @@ std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
 
 std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
                                       std::uint32_t first_layer, std::uint32_t last_layer) const {
-  const std::uint64_t tensors = part.from->grid().model().latent ? 1 : 2;  // keys and values
-  const std::uint32_t layers = std::min(last_layer, share.last_layer) - std::max(first_layer, share.first_layer);
   const Grid &from = part.from->grid(), &to = part.to->grid();
   const bool is_whole = share.heads == from.kv().heads(from_rank % from.tp()).count() &&
                         share.heads == to.kv().heads(share.decode_rank % to.tp()).count();
   const bool by_token = !is_whole && connector_.scatters_heads;
   const std::uint64_t pieces =
       by_token ? part.tokens.end - part.tokens.begin : blocks(part, is_whole && connector_.merges_adjacent);
-  return connector_.cross_layer_blocks && is_whole ? pieces : pieces * layers * tensors;
+  return pieces * regions(from, share, first_layer, last_layer, is_whole);
+}
+
+std::uint64_t KvExchange::regions(const Grid& from, const HandoffPlan::Share& share, std::uint32_t first_layer,
+                                  std::uint32_t last_layer, bool is_whole) const {
+  if (connector_.cross_layer_blocks && is_whole) return 1;
+  const std::uint32_t layers = std::min(last_layer, share.last_layer) - std::max(first_layer, share.first_layer);
+  return layers * (from.model().latent ? 1ull : 2ull);  // keys and values
 }
 
 std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t descriptors,
@@ -103,6 +108,38 @@ std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t de
   fields.is_post = 1;
   ++part(fields.part).left;
   return {executor_.host(rank, rank.stream(Grid::kKv), time, JobLabel::of(*this, fields), *this, after)};
+}
+
+void KvExchange::follow_contacts(std::vector<Instance*> instances, bool have_met) {
+  KvContactsClient& client = *this;
+  contacts_.emplace(std::move(instances), have_met, executor_, client);
+}
+
+std::vector<Time> KvExchange::handshakes(const Instance& from, const Instance& to) {
+  std::vector<Time> times(to.grid().ranks());
+  const std::uint64_t blocks = from.scheduler().memory().total + 1ull;  // with the reserved one
+  const HandoffPlan& plan = this->plan(from, to);
+  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+    for (const HandoffPlan::Share& share : plan.shares(r)) {
+      const std::uint64_t regions = this->regions(from.grid(), share, share.first_layer, share.last_layer, true);
+      times[share.decode_rank] += Time::seconds(
+          (connector_.metadata_us + static_cast<double>(blocks * regions) * connector_.prepare_us) * 1e-6);
+    }
+  return times;
+}
+
+void KvExchange::on_met(const Instance& from, const Instance& to) {
+  std::vector<std::uint32_t> requests;
+  for (const auto& [request, prompt] : prompts_)
+    if (prompt.meets && prompt.from == &from && prompt.to == &to) requests.push_back(request);
+  std::sort(requests.begin(), requests.end());  // the order of the map is the library's
+  for (const std::uint32_t request : requests) {
+    Prompt& prompt = prompts_.at(request);
+    prompt.meets = false;
+    prompt.moved.handshake = executor_.fabric().now() - prompt.moved.begun;
+    client_.on_kv_met(request);
+    if (prompt.posts == 0) on_posted(request);
+  }
 }
 
 void KvExchange::fetch(const Transfer& transfer) {
@@ -127,12 +164,20 @@ void KvExchange::fetch(const Transfer& transfer) {
     for (const HandoffPlan::Share& share : plan.shares(r))
       if (plan.bytes(share, 0, layers, whole.tokens) > 0)
         of_rank[share.decode_rank] += descriptors(whole, r, share, 0, layers);
+  for (const std::uint64_t each : of_rank) prompt.moved.descriptors += each;
+  const KvContacts::Handshake* handshake = nullptr;
+  if (contacts_ && prompt.moved.descriptors > 0 && !contacts_->have_met(*transfer.from, *transfer.to)) {
+    handshake = &contacts_->meet(*transfer.from, *transfer.to, handshakes(*transfer.from, *transfer.to));
+    prompt.meets = true;
+    client_.on_kv_meets(request);
+  }
   std::vector<std::vector<JobRef>> posts(of_rank.size());
   for (std::uint32_t u = 0; u < of_rank.size(); ++u) {
-    prompt.moved.descriptors += of_rank[u];
+    const std::vector<JobRef> met = handshake ? std::vector<JobRef>{handshake->jobs[u]} : std::vector<JobRef>();
     fields.rank = u;
-    posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], {});
+    posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], met);
     prompt.posts += static_cast<std::uint32_t>(posts[u].size());
+    if (posts[u].empty()) posts[u] = met;
   }
   whole.earliest.assign(from.ranks(), executor_.fabric().now());
   for (std::uint32_t r = 0; r < from.ranks(); ++r) {
@@ -140,11 +185,13 @@ void KvExchange::fetch(const Transfer& transfer) {
     std::vector<JobRef> after;
     for (const HandoffPlan::Share& share : plan.shares(r)) {
       after.insert(after.end(), posts[share.decode_rank].begin(), posts[share.decode_rank].end());
-      whole.earliest[r] = later(whole.earliest[r], prompt.moved.begun + posting(of_rank[share.decode_rank]));
+      const std::uint32_t u = share.decode_rank;
+      const Time met = handshake ? later(prompt.moved.begun, handshake->earliest[u]) : prompt.moved.begun;
+      whole.earliest[r] = later(whole.earliest[r], met + posting(of_rank[u]));
     }
     emit(fields, 0, layers, after);
   }
-  if (prompt.posts == 0) on_posted(request);
+  if (prompt.posts == 0 && !prompt.meets) on_posted(request);
   if (prompt.left > 0 || prompt.posts > 0) return;
   prompts_.erase(request);
   client_.on_kv_arrived(request);
@@ -152,7 +199,7 @@ void KvExchange::fetch(const Transfer& transfer) {
 
 void KvExchange::on_posted(std::uint32_t request) {
   Prompt& prompt = prompts_.at(request);
-  prompt.moved.post = executor_.fabric().now() - prompt.moved.begun;
+  prompt.moved.post = executor_.fabric().now() - prompt.moved.begun - prompt.moved.handshake;
   client_.on_kv_posted(request);
 }
 

@@ -4,7 +4,8 @@
 //
 // KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
 // the decode instance fetches it after the prompt. Who pushes or fetches first posts the descriptors of the transfer (KvConnector).
-// From when on it may do so is the horizon of each pair of instances (kv_sends.h).
+// From when on it may do so is the horizon of each pair of instances (kv_sends.h). Before the first fetch, the two meet
+// (kv_contacts.h).
 #pragma once
 
 #include <deque>
@@ -18,6 +19,7 @@
 #include "workload/inference/engine/instance.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
+#include "workload/inference/service/kv_contacts.h"
 #include "workload/inference/service/kv_loads.h"
 #include "workload/inference/service/kv_sends.h"
 
@@ -56,9 +58,10 @@ struct KvMoved {
   std::uint32_t request = 0, from = 0, to = 0;  ///< ids of instances
   Bytes bytes = 0;
   std::uint64_t descriptors = 0;
-  Time begun;   ///< the first copy or post
-  Time post;    ///< fetched: until the last post is done; pushed: the longest time that a rank posted
-  Time landed;  ///< the last byte
+  Time begun;      ///< the first copy or post, or the wait for the handshake
+  Time handshake;  ///< fetched: until the two instances have met
+  Time post;       ///< from there, fetched: until the last post is done; pushed: the longest time that a rank posted
+  Time landed;     ///< the last byte
   /// Of the copy that landed last: from its first byte; and its time alone on the fabric.
   Time wire, alone;
   const transport::PortCounters* waited_at = nullptr;  ///< port for which a message waited longest; null: none waited
@@ -67,7 +70,9 @@ struct KvMoved {
 
 class KvExchangeClient {
  public:
-  /// The KV of the request is fetched, and all reads are posted.
+  // The KV of the request is fetched: after a handshake that has begun, or is over now; and all reads are posted.
+  virtual void on_kv_meets(std::uint32_t request) = 0;
+  virtual void on_kv_met(std::uint32_t request) = 0;
   virtual void on_kv_posted(std::uint32_t request) = 0;
   /// Comes before on_kv_arrived(), unless nothing had to be moved.
   virtual void on_kv_moved(const KvMoved& moved) = 0;
@@ -80,7 +85,7 @@ class KvExchangeClient {
   ~KvExchangeClient() = default;
 };
 
-class KvExchange : private JobClient, private JobNamer {
+class KvExchange : private JobClient, private JobNamer, private KvContactsClient {
  public:
   /// @param names_requests  names of jobs contain the request
   KvExchange(HandoffGrain grain, KvConnector connector, bool names_requests, Executor& executor,
@@ -95,6 +100,13 @@ class KvExchange : private JobClient, private JobNamer {
   void follow_loads() { loads_.emplace(executor_.fabric()); }
   /// How long the KV of a prompt would take now from one to the other, over links as loaded. @pre follow_loads()
   Time expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens);
+
+  /// Instances meet before the first fetch. Call before the simulation starts. Arguments: see KvContacts
+  void follow_contacts(std::vector<Instance*> instances, bool have_met);
+  /// See KvContacts.
+  void begun_anew(const Instance& instance) {
+    if (contacts_) contacts_->begun_anew(instance);
+  }
 
   const HandoffPlan& plan(const Instance& from, const Instance& to) { return way(from, to).plan; }
   /// When KV may be sent from one to the other.
@@ -146,6 +158,7 @@ class KvExchange : private JobClient, private JobNamer {
     std::uint32_t chunks = 0;  ///< in batches
     std::uint32_t left = 0;    ///< copies under way
     std::uint32_t posts = 0;   ///< of reads, under way
+    bool meets = false;        ///< its instances
     bool is_computed = false;
     KvMoved moved;
     std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
@@ -175,11 +188,17 @@ class KvExchange : private JobClient, private JobNamer {
   /// Descriptors of a share of the layers [first, last) of a part.
   std::uint64_t descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
                             std::uint32_t first_layer, std::uint32_t last_layer) const;
+  /// Pieces of memory of a block in the layers [first, last) of a share. @param is_whole  the share has all heads of both ranks
+  std::uint64_t regions(const Grid& from, const HandoffPlan::Share& share, std::uint32_t first_layer,
+                        std::uint32_t last_layer, bool is_whole) const;
   /// Blocks of a part's tokens, or runs of them that are neighbours on both sides.
   std::uint64_t blocks(const Part& part, bool merges) const;
   /// Emits the work of the thread of a rank that posts. @return no job if it takes no time
   std::vector<JobRef> post(Rank& rank, Fields fields, std::uint64_t descriptors, const std::vector<JobRef>& after);
   void on_posted(std::uint32_t request);
+  /// Time of the handshake of each rank of `to`: for each rank from which it reads, the metadata, and descriptors of all its KV cache.
+  std::vector<Time> handshakes(const Instance& from, const Instance& to);
+  void on_met(const Instance& from, const Instance& to) override;
   void check_arrived(std::uint32_t request);
 
   void on_job_begun(const Job& job) override;
@@ -200,6 +219,7 @@ class KvExchange : private JobClient, private JobNamer {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Way> ways_;  ///< by the ids of two instances
   std::unordered_map<std::uint32_t, Prompt> prompts_;            ///< whose KV has not arrived
   std::optional<KvLoads> loads_;
+  std::optional<KvContacts> contacts_;
   std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
   std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };

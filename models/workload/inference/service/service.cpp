@@ -22,6 +22,15 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
                   Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
   prepare_changes(placed);
   if (spec_.router.decode == RouterPolicy::link_aware) exchange_.follow_loads();
+  const bool meets = spec_.connector.metadata_us > 0 || spec_.connector.prepare_us > 0;
+  const auto joins = [](const InstanceChange& change) { return change.what == InstanceChange::What::join; };
+  const bool has_met = spec_.first_contact == FirstContact::before;
+  if (meets && !exchange_.pushes() && count_of(InstanceRole::prefill) > 0 &&
+      (!has_met || std::any_of(spec_.changes.begin(), spec_.changes.end(), joins))) {
+    std::vector<Instance*> all;
+    for (const auto& instance : instances_) all.push_back(instance.get());
+    exchange_.follow_contacts(std::move(all), has_met);
+  }
   if (!router_.follows_blocks()) return;
   for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
 }
@@ -274,6 +283,9 @@ void Service::on_forwarded(std::uint32_t request) {
   }
   if (answer.instance == Visit::kNowhere && candidates(what, RequestPart::answer).empty()) {
     held_answers_.push_back(request);
+    if (spec_.connector.lease_s == 0) return;
+    leases_[next_lease_] = {request, stay.restarts, from, true};
+    fabric_.calendar().at(later(now(), end_of_lease(stay.visits.front(), false)), *this, kLeaseTag, next_lease_++);
     return;
   }
   if (!api_server_.has_token(request)) stay.ttft[TtftPart::host] += now() - stay.prefilled();
@@ -287,6 +299,10 @@ void Service::on_forwarded(std::uint32_t request) {
   ++waiting_[{from, answer.instance}];
   enter(request, answer, std::move(content));
 }
+
+void Service::on_kv_meets(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_meets(request); }
+
+void Service::on_kv_met(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_met(request); }
 
 void Service::on_kv_posted(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_posted(request); }
 

@@ -100,8 +100,8 @@ class Service : private ApiServerClient,
   Time prefill_window() const { return window_; }
   /// Changes of instances that are still to come.
   std::size_t changes_left() const { return spec_.changes.size() - changed_; }
-  /// Events on the calendar that change nothing once all requests are done: of instances, and of clients that leave.
-  std::size_t events_left() const { return changes_left() + api_server_.leaves_left(); }
+  /// Events on the calendar that change nothing once all requests are done: of instances, of clients that leave, of leases.
+  std::size_t events_left() const { return changes_left() + api_server_.leaves_left() + leases_.size(); }
   /// Of weights, over all instances that have joined.
   Bytes loaded_weights() const { return weights_ ? weights_->loaded() : 0; }
   /// Requests that wait, for a stall report.
@@ -152,7 +152,7 @@ class Service : private ApiServerClient,
   void finish(std::uint32_t request);
   /// The first token is known in an instance: adds the parts of its time there.
   void close_ttft(Instance& instance, std::uint32_t request);
-  static constexpr std::uint32_t kRouteTag = 0, kChangeTag = 1;
+  static constexpr std::uint32_t kRouteTag = 0, kChangeTag = 1, kLeaseTag = 2;
   enum Phase : std::size_t { kPrefill, kDecode };
   /// The request is in this phase now, or not any more.
   void count(Stay& stay, Phase phase, bool is_in);
@@ -169,6 +169,12 @@ class Service : private ApiServerClient,
   void restart(std::uint32_t request);
   /// Takes the request from its instances.
   void cancel(std::uint32_t request);
+  /// KV of a prompt that has been computed, and that no instance asks for, stays until then.
+  Time end_of_lease(const Visit& prompt, bool is_asked) const;
+  /// Lets the instance with the prompt keep its KV for a request that will not read it.
+  void keep_leased(Stay& stay, std::uint32_t request);
+  /// The lease is over. If the request still waits for an instance that asks for its KV, it begins again then.
+  void end_lease(std::uint64_t number);
   /// Whether an instance that has been chosen for the request is not there.
   bool is_lost(const Stay& stay) const;
   /// Instances to which no request may go, and why.
@@ -216,6 +222,8 @@ class Service : private ApiServerClient,
   void on_queued(std::uint32_t request, RequestContent content) override;
   void on_forwarded(std::uint32_t request) override;
   void withdraw(std::uint32_t request) override;
+  void on_kv_meets(std::uint32_t request) override;
+  void on_kv_met(std::uint32_t request) override;
   void on_kv_posted(std::uint32_t request) override;
   void on_kv_moved(const KvMoved& moved) override;
   void on_kv_arrived(std::uint32_t request) override;
@@ -264,6 +272,12 @@ class Service : private ApiServerClient,
   std::vector<Presence> presences_;  ///< by instance
   std::optional<WeightLoads> weights_;
   std::size_t changed_ = 0;  ///< changes that have happened
+  struct Lease {
+    std::uint32_t request = 0, restarts = 0, instance = 0;
+    bool is_read = true;  ///< the request may still read it
+  };
+  std::map<std::uint64_t, Lease> leases_;  ///< by number; those that end while no instance asks for the KV
+  std::uint64_t next_lease_ = 0;
   RequestListener* listener_ = nullptr;
   PhaseListener* phases_ = nullptr;
   std::vector<ServiceSink*> sinks_;

@@ -50,6 +50,7 @@ void Service::change(const InstanceChange& change) {
 }
 
 void Service::on_weights_loaded(std::uint32_t instance) {
+  exchange_.begun_anew(*instances_[instance]);
   if (presences_[instance] == Presence::loading) open(instance);
 }
 
@@ -99,6 +100,7 @@ void Service::cancel(std::uint32_t request) {
   contents_.erase(request);
   if (!stay.is_kv_lost) stay.lost_last = 0;
   const bool has_token = api_server_.has_token(request);
+  keep_leased(stay, request);
   for (const Visit& visit : stay.visits) {
     if (visit.instance == Visit::kNowhere) continue;
     Instance& instance = at(visit);
@@ -114,6 +116,42 @@ void Service::cancel(std::uint32_t request) {
   stay.is_kv_lost = false;
   count(stay, kPrefill, false);
   count(stay, kDecode, false);
+}
+
+Time Service::end_of_lease(const Visit& prompt, bool is_asked) const {
+  const Time lease = Time::seconds(spec_.connector.lease_s), end = *prompt.done + lease;
+  return is_asked ? later(end, now() + Time::seconds(spec_.connector.lease_s * 2 / 3)) : end;
+}
+
+void Service::keep_leased(Stay& stay, std::uint32_t request) {
+  const Visit &first = stay.visits.front(), &last = stay.visits.back();
+  if (spec_.connector.lease_s == 0 || exchange_.pushes() || stay.is_kv_lost || stay.visits.size() < 2 || !first.done ||
+      last.kv_landed || presences_[first.instance] == Presence::failed)
+    return;
+  // An instance that is there, and has asked for the KV, says that it will not read it.
+  if (last.arrival && presences_[last.instance] != Presence::failed) return;
+  const Time end = end_of_lease(first, last.arrival.has_value());
+  if (end <= now()) return;
+  stay.lost_last = std::max(stay.lost_last, at(first).keep(request, next_lease_));
+  leases_[next_lease_] = {request, stay.restarts, first.instance, false};
+  fabric_.calendar().at(end, *this, kLeaseTag, next_lease_++);
+}
+
+void Service::end_lease(std::uint64_t number) {
+  const Lease lease = leases_.extract(number).mapped();
+  if (!lease.is_read) {
+    instances_[lease.instance]->end_lease(number);
+    return;
+  }
+  const auto held = std::find(held_answers_.begin(), held_answers_.end(), lease.request);
+  if (held == held_answers_.end()) return;
+  Stay& stay = api_server_.on_way(lease.request);
+  if (stay.restarts != lease.restarts || stay.is_kv_lost) return;
+  stay.is_kv_lost = true;  // whoever asks for it learns that
+  Instance& from = *instances_[lease.instance];
+  stay.lost_last = from.cancel(lease.request).tokens;
+  from.promise();
+  from.engine().changed();
 }
 
 void Service::restart(std::uint32_t request) {

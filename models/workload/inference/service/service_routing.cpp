@@ -88,7 +88,11 @@ void Service::route_held_soon() {
 }
 
 void Service::on_event(std::uint32_t tag, std::uint64_t data) {
-  tag == kRouteTag ? route_held() : change(spec_.changes[data]);
+  switch (tag) {
+    case kRouteTag: route_held(); return;
+    case kChangeTag: change(spec_.changes[data]); return;
+    default: end_lease(data);
+  }
 }
 
 void Service::route(std::uint32_t request) {

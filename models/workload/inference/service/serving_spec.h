@@ -60,6 +60,7 @@ struct ServingSpec {
   std::uint64_t seed = 1;                        ///< of the router
   HandoffGrain handoff = HandoffGrain::fetched;  ///< from prompts to answers
   KvConnector connector;
+  FirstContact first_contact = FirstContact::before;
   KvTiers kv_tiers;
   std::vector<InstanceChange>
       changes;  ///< ordered by time. An instance whose first change is a join is not there before
