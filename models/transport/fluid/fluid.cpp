@@ -34,7 +34,7 @@ FluidPath* Fluid::path_of(std::uint64_t pair, const Message& message) {
       const Hop& first = path.lanes[0].hops[0];
       if (first.device->port(first.port).fluid != nullptr) {
         if (path.meter != nullptr) add(*path.meter);
-        found->second = &paths_.emplace_back(context_, routes_, message);
+        found->second = &paths_.emplace_back(context_, routes_, message, shapes_);
         if (!found->second->build(by_first_lane_)) links_changed();
         rates_.forget();  // the path may limit ports that others cross
       }
@@ -107,7 +107,7 @@ bool Fluid::meet(FluidPort& port) {
 
 void Fluid::drain(FluidStream& stream, Time from) {
   Message& message = *stream.front;
-  const FluidPath::Sized& sized = stream.path->sized(message.bytes);
+  const SizedMessage& sized = stream.path->sized(message.bytes);
   Time alone = sized.drain;
   double demand = stream.path->rate();
   if (message.source_rate != Rate() && message.source_rate.time_for(message.bytes) > alone) {
@@ -136,10 +136,10 @@ void Fluid::settle(FluidStream& stream) {
     Message& message = *stream.front;
     const Time left = message.left_at;
     stream.book_wait(left);
-    const std::vector<FluidPath::Charge>& charges = stream.path->sized(message.bytes).charges;
+    const std::vector<SizedMessage::Charge>& charges = stream.path->sized(message.bytes).charges;
     for (std::size_t i = 0; i < charges.size(); ++i) {
-      const FluidPath::Charge& charge = charges[i];
-      PortCounters& counters = charge.port->counters();
+      const SizedMessage::Charge& charge = charges[i];
+      PortCounters& counters = stream.path->charged(charge).counters();
       ++counters.transactions;
       counters.payload_bytes += charge.payload_bytes;
       counters.wire_bytes += charge.wire_bytes;
@@ -162,12 +162,12 @@ void Fluid::charge_until_now() {
   for (FluidStream& stream : streams_) {
     settle(stream);
     if (stream.front == nullptr || stream.begun >= now()) continue;
-    const std::vector<FluidPath::Charge>& charges = stream.path->sized(stream.front->bytes).charges;
+    const std::vector<SizedMessage::Charge>& charges = stream.path->sized(stream.front->bytes).charges;
     stream.charged.resize(charges.size());
     const Time left = since(stream.whole, stream.rest(now()));
     for (std::size_t i = 0; i < charges.size(); ++i) {
       const Time all = sooner(share(charges[i].busy, left.fs(), stream.whole.fs()), now() - stream.begun);
-      charges[i].port->counters().charge(now(), since(all, stream.charged[i]));
+      stream.path->charged(charges[i]).counters().charge(now(), since(all, stream.charged[i]));
       stream.charged[i] = later(stream.charged[i], all);
     }
   }

@@ -1,7 +1,8 @@
 // The room `fluid` computes links as rates. Fluid keeps a FluidStream for messages of one path and class; FluidRates
 // solves max-min rates when streams begin or end, with PortShares at devices, and finds rates again that it has solved
-// before (RateMemory); FluidPath has the crossings of a path and its time alone. Fabric calls Fluid where links are fluid;
-// collectives use FluidRates for virtual members (SharedLinks).
+// before (RateMemory); FluidPath has the crossings of a path and its time alone, and PathShape what a size costs on all
+// paths that are alike. Fabric calls Fluid where links are fluid; collectives use FluidRates for virtual members
+// (SharedLinks).
 //
 // Fluid fidelity: messages as streams of bytes with max-min rates instead of trains. Use it for bulk traffic at large
 // scale, if single trains do not matter. Trains are the reference.
@@ -77,6 +78,7 @@ class Fluid : private CalendarClient {
   FluidRates rates_;
   std::deque<FluidPort> ports_;
   std::deque<FluidStream> streams_;
+  PathShapes shapes_;
   std::deque<FluidPath> paths_;
   std::unordered_map<std::uint64_t, FluidPath*> by_pair_;
   std::unordered_map<FluidStream::Key, FluidStream*, FluidStream::KeyHash> by_key_;

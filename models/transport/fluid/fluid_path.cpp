@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "transport/device/shared_hops.h"
 #include "transport/fluid/rates.h"
@@ -25,7 +26,6 @@ bool FluidPath::build(bool by_first_lane) {
   transaction_bytes_ = routes_.transaction_bytes(path_);
   legs_.clear();
   crossings_.clear();
-  kept_ = {};
   weights_ = 0;
   for (const Lane& lane : path_.lanes) weights_ += lane.weight;
   switch (example_.kind) {
@@ -82,6 +82,7 @@ bool FluidPath::build(bool by_first_lane) {
   }
   rate_ = 1 / slowest;
   last_byte_ = last_byte_time(path_, transaction_bytes_);
+  find_shape();
   return agrees;
 }
 
@@ -194,32 +195,77 @@ Bytes FluidPath::taken(PacedBy by, const LinkDirection& link, TransactionKind ki
   return first + (transactions - 2) * of(transaction_bytes_, false) + of(last, false);
 }
 
-void FluidPath::measure(Sized& sized, Bytes bytes) {
+void FluidPath::find_shape() {
+  const auto number = [](const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Time>) {
+      return value.fs();
+    } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Rate>) {
+      return value.bytes_per_second();
+    } else {
+      return static_cast<std::uint64_t>(value);
+    }
+  };
+  PathShapes::Numbers numbers;
+  const auto add = [&](const auto&... values) { (numbers.push_back(number(values)), ...); };
+  add(transaction_bytes_, path_.stripe_bytes, path_.fixed, path_.limit, path_.engine_payload_bytes, path_.request_bytes,
+      path_.completion_payload_bytes, path_.asked_ahead_bytes, path_.inline_bytes, path_.hops_to_inline,
+      path_.inline_fixed, path_.hops_to_stage, path_.chunk_bytes, path_.chunk_start, path_.lanes.size());
+  charged_.clear();
+  std::vector<const Hop*> links;  // which hops are over the same link
+  for (const Lane& lane : path_.lanes) {
+    add(lane.weight, lane.hops.size());
+    for (const Hop& hop : lane.hops) {
+      const auto same =
+          std::find_if(links.begin(), links.end(), [&](const Hop* other) { return same_link(*other, hop); });
+      add(same - links.begin(), shapes_.number_of(hop.link()), hop.kind, hop.answers_reads);
+      if (same == links.end()) links.push_back(&hop);
+    }
+  }
+  add(legs_.size());
+  for (const Leg& leg : legs_) {
+    charged_.push_back(leg.crossing.port);
+    add(shapes_.number_of(leg.hop.link()), leg.hop.kind, leg.hop.answers_reads, leg.lanes.size());
+    for (const std::uint32_t lane : leg.lanes) add(lane);
+    if (!answers(leg.hop)) continue;
+    charged_.push_back(leg.crossing.port->reverse);
+    add(shapes_.number_of(charged_.back()->link()));
+  }
+  add(path_.request.size());
+  for (const Hop& hop : path_.request) {
+    charged_.push_back(hop.device->port(hop.port).fluid);
+    add(shapes_.number_of(charged_.back()->link()), hop.kind);
+  }
+  if (path_.meter != nullptr && path_.meter->fluid != nullptr) {
+    charged_.push_back(path_.meter->fluid);
+    add(path_.meter->rate());
+  }
+  shape_ = &shapes_.of(numbers);
+}
+
+const SizedMessage& FluidPath::measure(Bytes bytes) {
+  SizedMessage& sized = shape_->place(bytes);
   sized.bytes = bytes;
   sized.charges.clear();
-  const auto charge = [&](FluidPort& port, Bytes payload, Bytes wire) {
-    const auto fs =
-        static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull / port.link().rate.bytes_per_second();
+  std::uint32_t port = 0;
+  const auto charge = [&](Bytes payload, Bytes wire) {
+    const auto fs = static_cast<unsigned __int128>(wire) * 1'000'000'000'000'000ull /
+                    charged_[port]->link().rate.bytes_per_second();
     sized.charges.push_back(
-        {&port, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // at most the message's time
+        {port++, payload, wire, Time::fs(static_cast<std::uint64_t>(fs))});  // at most the message's time
   };
   for (const Leg& leg : legs_) {
     Bytes payload = 0;
     for (const std::uint32_t lane : leg.lanes) payload += lane_bytes(lane, bytes);
-    if (payload == 0 && bytes != 0) continue;
-    const Bytes wire = taken(PacedBy::line, leg.hop.link(), leg.hop.kind, payload);
-    charge(*leg.crossing.port, payload, wire);
-    if (answers(leg.hop)) {
-      FluidPort& back = *leg.crossing.port->reverse;
-      charge(back, 0, taken(PacedBy::line, back.link(), question(leg.hop), payload));
+    if (payload == 0 && bytes != 0) {
+      port += answers(leg.hop) ? 2 : 1;
+      continue;
     }
+    charge(payload, taken(PacedBy::line, leg.hop.link(), leg.hop.kind, payload));
+    if (answers(leg.hop)) charge(0, taken(PacedBy::line, charged_[port]->link(), question(leg.hop), payload));
   }
-  for (const Hop& hop : path_.request) {
-    FluidPort& port = *hop.device->port(hop.port).fluid;
-    charge(port, 0, port.link().packet.cost(hop.kind, bytes, 0, true).bytes);
-  }
+  for (const Hop& hop : path_.request) charge(0, charged_[port]->link().packet.cost(hop.kind, bytes, 0, true).bytes);
   if (path_.meter != nullptr && path_.meter->fluid != nullptr)
-    sized.charges.push_back({path_.meter->fluid, bytes, bytes, path_.meter->rate().time_for(bytes)});
+    sized.charges.push_back({port, bytes, bytes, path_.meter->rate().time_for(bytes)});
   sized.slowest_bytes = bytes;
   if (slowest_ < legs_.size()) {
     const Leg& leg = legs_[slowest_];
@@ -228,6 +274,7 @@ void FluidPath::measure(Sized& sized, Bytes bytes) {
   }
   sized.uncontended = uncontended_time(path_, bytes, transaction_bytes_);
   sized.drain = sooner(price_.time_for(sized.slowest_bytes), sized.uncontended);
+  return sized;
 }
 
 }  // namespace railyard::transport

@@ -5,11 +5,11 @@
 // the first lane, which stand in for those of all lanes. A multicast in an NVL72 rack crosses 73 links instead of 1314.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <vector>
 
 #include "transport/device/routes.h"
+#include "transport/fluid/path_shape.h"
 #include "transport/link/byte_clock.h"
 
 namespace railyard::transport {
@@ -33,8 +33,8 @@ struct FluidCrossing {
 class FluidPath {
  public:
   /// @param example  a message with its source, target, kind, class and engine
-  FluidPath(const FabricContext& context, const Routes& routes, const Message& example)
-      : context_(context), routes_(routes), example_(example) {}
+  FluidPath(const FabricContext& context, const Routes& routes, const Message& example, PathShapes& shapes)
+      : context_(context), routes_(routes), example_(example), shapes_(shapes) {}
 
   /// Computes everything, at first and after links have changed.
   /// @param by_first_lane  the links of the first lane may stand in for those of all lanes
@@ -45,27 +45,16 @@ class FluidPath {
   Bytes transaction_bytes() const { return transaction_bytes_; }
   /// Payload rate of a long message without contention, in bytes per second.
   double rate() const { return rate_; }
-  /// Price of the slowest stage; in its unit, a message has the length Sized::slowest_bytes.
+  /// Price of the slowest stage; in its unit, a message has the length SizedMessage::slowest_bytes.
   BytePrice& price() { return price_; }
 
-  /// Amounts that a message adds to the counters of one port when its last byte has left.
-  struct Charge {
-    FluidPort* port = nullptr;
-    Bytes payload_bytes = 0, wire_bytes = 0;
-    Time busy;
-  };
-  struct Sized {
-    Bytes bytes = std::numeric_limits<Bytes>::max();
-    Bytes slowest_bytes = 0;  ///< in the unit that limits the slowest stage
-    Time drain;               ///< time of these bytes
-    Time uncontended;         ///< from memory to memory
-    std::vector<Charge> charges;
-  };
-  const Sized& sized(Bytes bytes) {
-    Sized& kept = kept_[bytes % kept_.size()];  // slices of a vector differ by a byte
-    if (kept.bytes != bytes) measure(kept, bytes);
-    return kept;
+  /// What a message of this size costs. The reference is valid until the next call for a path of this shape.
+  const SizedMessage& sized(Bytes bytes) {
+    const SizedMessage& kept = shape_->kept(bytes);
+    return kept.bytes == bytes ? kept : measure(bytes);
   }
+  /// The port of a SizedMessage::Charge.
+  FluidPort& charged(const SizedMessage::Charge& charge) const { return *charged_[charge.port]; }
   /// Time without contention; a slow writer's last byte leaves when it is written.
   Time uncontended(const Message& message) {
     const Time path = sized(message.bytes).uncontended;
@@ -86,7 +75,9 @@ class FluidPath {
   void add_reduction();
   /// Every lane takes the same part of the line at each of its legs.
   bool lanes_are_alike() const;
-  void measure(Sized& sized, Bytes bytes);
+  /// Sets charged_ and shape_.
+  void find_shape();
+  const SizedMessage& measure(Bytes bytes);
   Bytes lane_bytes(std::uint32_t lane, Bytes bytes) const;
   /// Cost of a whole transaction on a hop.
   WireCost train_at(const Hop& hop) const;
@@ -106,7 +97,9 @@ class FluidPath {
   BytePrice price_;
   double rate_ = 0;
   Time last_byte_;  ///< from the write of the last byte to its arrival
-  std::array<Sized, 2> kept_;
+  std::vector<FluidPort*> charged_;
+  PathShapes& shapes_;
+  PathShape* shape_ = nullptr;
 };
 
 }  // namespace railyard::transport

@@ -32,7 +32,7 @@ struct FluidStream : FluidFlow {
   Time since;                 ///< instant from which it drains at this speed
   Time remaining;             ///< remaining time of the front at that instant, at speed 1
   Time whole;                 ///< time of the whole front at speed 1
-  std::vector<Time> charged;  ///< by FluidWay::Charge: time already charged for the front; empty: none
+  std::vector<Time> charged;  ///< by SizedMessage::Charge: time already charged for the front; empty: none
   Time wake = Time::max();    ///< the pending event, if any
   std::uint64_t carry = 0;    ///< of the price, along a gapless stream
   bool meets = false;         ///< other streams must be notified when it ends
