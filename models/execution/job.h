@@ -68,7 +68,9 @@ class JobClient {
   virtual void on_job_failed(const Job&) {}
   /// Of a pass course, instead of on_job_begun() and on_job_done(): these jobs of a rank, one after the other. It was told
   /// that the first one has begun. The job that runs now is `next`; it begins at its begun_at(), now or later.
-  virtual void on_composed(const Job& /*next*/, const std::vector<ComposedJob>& /*jobs*/) {}
+  /// @param like  the first member, for which this was called just before with the same jobs at the same times; null: `next`
+  /// is that one, or differs
+  virtual void on_composed(const Job& /*next*/, const std::vector<ComposedJob>& /*jobs*/, const Job* /*like*/) {}
   /// All members are done without failure. If they were composed, nobody is told. Called after on_job_done() of each member.
   virtual void on_collective_done(const collective::Collective&, const JobLabel&) {}
 

@@ -148,19 +148,15 @@ void PassCourse::keep(Member& member) {
     return;
   const auto begin = begin_of(*member.after, job.member_, member.replayed, executor_->fabric().now());
   if (!begin) return;
-  Kernels* kernels = find(job.step_, *member.after);
-  if (kernels == nullptr) {
-    kernels = &kernels_.emplace_back();
-    kernels->chain = steps_[job.step_].kernels->get();
-    kernels->after = member.after->known->recording.get();
-    kernels->members.resize(members_.size());
-  }
+  Kernels& kernels = kernels_of(job.step_, *member.after);
   gpu::SmArray& sms = job.rank().gpu->sms();
-  Kept& kept = kernels->members[job.member_][*begin];
+  Kept& kept = kernels.members[job.member_][*begin];
   if (kept.is_complete && kept.speed == sms.speed()) return;
-  kept.is_complete = false;
+  kernels.alike[*begin] = kept.is_complete = false;
   kept.speed = sms.speed();
-  if (sms.keep(kept.log)) member.keeps = &kept;
+  if (!sms.keep(kept.log)) return;
+  member.keeps = &kept;
+  member.begin = *begin;
 }
 
 void PassCourse::stop_keeping(Member& member) {
@@ -168,19 +164,45 @@ void PassCourse::stop_keeping(Member& member) {
   if (kept == nullptr) return;
   kept->is_complete = member.job->rank().gpu->sms().stop_keeping();
   kept->took = member.job->duration_;
+  Kernels& kernels = kernels_of(member.job->step_, *member.after);
+  const Kept& first = kernels.members.front()[member.begin];
+  kernels.alike[member.begin] =
+      first.is_complete && std::all_of(kernels.members.begin(), kernels.members.end(),
+                                       [&](const auto& other) { return other[member.begin] == first; });
 }
 
-PassCourse::Kernels* PassCourse::find(std::uint32_t step, const Replay& after) {
+PassCourse::Kernels& PassCourse::kernels_of(std::uint32_t step, const Replay& after) {
   const gpu::KernelChain* const chain = steps_[step].kernels->get();
   for (Kernels& kernels : kernels_)
-    if (kernels.chain == chain && kernels.after == after.known->recording.get()) return &kernels;
-  return nullptr;
+    if (kernels.chain == chain && kernels.after == after.known->recording.get()) return kernels;
+  Kernels& kernels = kernels_.emplace_back();
+  kernels.chain = chain;
+  kernels.after = after.known->recording.get();
+  kernels.members.resize(members_.size());
+  return kernels;
 }
 
-const PassCourse::Kept* PassCourse::known(const Part& part, std::uint32_t member, Time begun) const {
+bool PassCourse::may_foresee() const {
+  const gpu::SmArray& first = members_.front().job->rank().gpu->sms();
+  return std::all_of(members_.begin(), members_.end(), [&first](const Member& member) {
+    const gpu::SmArray& sms = member.job->rank().gpu->sms();
+    return sms.is_like(first) && sms.has_only(member.job->claim_);
+  });
+}
+
+void PassCourse::foresee(Kernels& kernels, std::uint32_t step, const Replay& after, Begin begin) const {
+  if (begin == kAtOnce && after.moved.front() >= after.done.front()) return;
+  const gpu::SmArray& sms = members_.front().job->rank().gpu->sms();
+  Kept& kept = kernels.members.front()[begin];
+  kept.speed = sms.speed();
+  kernels.alike[begin] = kept.is_complete = sms.foresee(*steps_[step].kernels, kept.log, kept.took);
+}
+
+const PassCourse::Kept* PassCourse::known(const Part& part, const Kernels& kernels, std::uint32_t member,
+                                          Time begun) const {
   const auto begin = begin_of(*part.replay, member, part.begin, begun);
   if (!begin) return nullptr;
-  const Kept& kept = part.kernels->members[member][*begin];
+  const Kept& kept = kernels.members[member][*begin];
   return kept.is_complete && kept.speed == members_[member].job->rank().gpu->sms().speed() ? &kept : nullptr;
 }
 
@@ -202,6 +224,10 @@ PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
       if (known->memories[i] == communicator_->group().members[m] &&
           !known->recording->memory->memories[i].steps.empty())
         replay.moved[m] = known->recording->memory->memories[i].steps.back().after;
+  const auto same = [](const std::vector<Time>& times) {
+    return std::all_of(times.begin(), times.end(), [&](Time time) { return time == times.front(); });
+  };
+  replay.alike = same(replay.done) && same(replay.moved);
   return &replay;
 }
 
@@ -209,18 +235,28 @@ PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
 
 Time PassCourse::find_parts() {
   const Time until = sooner(communicator_->reuse()->undisturbed_until(), executor_->unchanged_until());
+  const auto members = static_cast<std::uint32_t>(members_.size());
+  const bool foresees = may_foresee();
   std::uint32_t step = open_step_;
   Time begin = executor_->fabric().now();
   parts_.clear();
+  runs_.clear();
   while (step + 2 < steps_.size() && steps_[step + 1].spec == nullptr && steps_[step + 2].spec != nullptr) {
-    Part part{begin, replay(step)};
-    if (part.replay != nullptr) part.kernels = find(step + 1, *part.replay);
-    if (part.kernels == nullptr) break;
+    Part part{begin, replay(step), runs_.size()};
+    if (part.replay == nullptr) break;
+    Kernels& kernels = kernels_of(step + 1, *part.replay);
+    const Time launched = this->launched(step + 1);
+    if (foresees && part.replay->alike) {
+      const auto when = begin_of(*part.replay, 0, begin, later(begin + part.replay->done[0], launched));
+      if (when && !kernels.members.front()[*when].is_complete) foresee(kernels, step + 1, *part.replay, *when);
+      part.alike = when && kernels.alike[*when];
+    }
     Time entry = begin;
-    for (std::uint32_t m = 0; m < members_.size() && entry != Time::max(); ++m) {
-      const Time begun = later(begin + part.replay->done[m], launched(step + 1));
-      const Kept* const kept = known(part, m, begun);
+    for (std::uint32_t m = 0; m < (part.alike ? 1 : members) && entry != Time::max(); ++m) {
+      const Time reached = begin + part.replay->done[m], begun = later(reached, launched);
+      const Kept* const kept = known(part, kernels, m, begun);
       entry = kept == nullptr ? Time::max() : later(entry, begun + kept->took);
+      runs_.push_back({reached, begun, kept});
     }
     const Time next = entry + steps_[step + 2].spec->launch;
     if (next > until || next == Time::max()) break;
@@ -238,7 +274,7 @@ bool PassCourse::compose(collective::Collective& collective) {
   const std::uint32_t from = open_step_, to = from + 2 * static_cast<std::uint32_t>(parts_.size());
   const auto ended = static_cast<std::uint32_t>(collective.cookie);
   collective::Collective& next = *executor_->runs_[open(to)].collective;
-  for (Member& member : members_) add_parts(member, from);
+  add_parts(from);
   for (const Part& part : parts_) ++part.replay->times;
   transport::Fabric& fabric = executor_->fabric();
   for (Replay& replay : replays_) {
@@ -256,8 +292,35 @@ bool PassCourse::compose(collective::Collective& collective) {
   return true;
 }
 
-void PassCourse::add_parts(Member& member, std::uint32_t from) {
-  Job& job = *member.job;
+void PassCourse::add_parts(std::uint32_t from) {
+  const std::uint32_t to = from + 2 * static_cast<std::uint32_t>(parts_.size());
+  bool alike = std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.alike; });
+  const Job& first = *members_.front().job;
+  const gpu::SmArray& firsts = first.rank().gpu->sms();
+  const gpu::SmTotals before = firsts.totals();
+  const Time claimed = firsts.claims_since();
+  for (Member& member : members_) {
+    Job& job = *member.job;
+    gpu::SmArray& sms = job.rank().gpu->sms();
+    const bool is_first = &job == &first;
+    alike = alike &&
+            (is_first || (sms.totals() == before && sms.claims_since() == claimed && sms.count() == firsts.count()));
+    if (alike && !is_first) {
+      sms.set_totals(firsts.totals());
+    } else {
+      add_up(member, from);
+    }
+    member.after = nullptr;
+    job.step_ = to;
+    take(job);
+    job.reached_at_ = job.ready_at_ = job.begun_at_ = composed_.back().done;
+    sms.move_claim(job.claim_, steps_[to].spec->channels, collective::cta_of(*steps_[to].spec), job.begun_at_);
+    client_->on_composed(job, composed_, alike && !is_first ? &first : nullptr);
+  }
+}
+
+void PassCourse::add_up(const Member& member, std::uint32_t from) {
+  const Job& job = *member.job;
   gpu::SmArray& sms = job.rank().gpu->sms();
   composed_.resize(2 * parts_.size());
   ComposedJob* job_of_part = composed_.data();
@@ -265,34 +328,27 @@ void PassCourse::add_parts(Member& member, std::uint32_t from) {
   Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
   for (const Part& part : parts_) {
     const CourseStep &collective = steps_[from], &kernels = steps_[from + 1];
-    const Time reached = part.begin + part.replay->done[job.member_], begun = later(reached, launched(from + 1));
-    const Kept& kept = *known(part, job.member_, begun);
-    const Time done = begun + kept.took;
+    const Run& run = runs_[part.runs + (part.alike ? 0 : job.member_)];
+    const Time done = run.begun + run.kept->took;
     if (&part != &parts_.front()) entered = part.begin - collective.spec->launch;
-    sms.add_claim(collective.spec->channels, claimed, reached);
-    sms.add(kept.log);
+    sms.add_claim(collective.spec->channels, claimed, run.reached);
+    sms.add(run.kept->log);
     // Field by field: copies of what has just been written piece by piece would be half of the time of this loop.
     ComposedJob& first = *job_of_part++;
     first.label = collective.label;
     first.kind = Job::Kind::collective;
     first.reached = first.begun = claimed;
-    first.done = reached;
+    first.done = run.reached;
     first.entered = entered;
     ComposedJob& second = *job_of_part++;
     second.label = kernels.label;
     second.kind = Job::Kind::kernel;
-    second.reached = reached;
-    second.begun = begun;
+    second.reached = run.reached;
+    second.begun = run.begun;
     second.done = done;
     claimed = done;
     from += 2;
   }
-  member.after = nullptr;
-  job.step_ = from;
-  take(job);
-  job.reached_at_ = job.ready_at_ = job.begun_at_ = claimed;
-  sms.move_claim(job.claim_, steps_[from].spec->channels, collective::cta_of(*steps_[from].spec), claimed);
-  client_->on_composed(job, composed_);
 }
 
 }  // namespace railyard::execution

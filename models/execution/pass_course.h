@@ -9,10 +9,11 @@
 //
 //   members end the collective as recorded; each runs its kernels; the next one begins when the last member has entered
 //
-// Kernels are known when the course has run them before, after a replay of the same recording: late messages of a
-// collective take memory bandwidth from the kernels after it. So the first layers of each kind run, and the others are
+// Kernels that begin after the last message of a collective are known if the GPUs are alike and nothing else runs there.
+// Others are known when the course has run them before, after a replay of the same recording, because late messages of a
+// collective take memory bandwidth from the kernels after it. So their first layers of each kind run, and the others are
 // composed. What the kernels added to the totals of their GPU is added again, number by number, because these are
-// floating-point sums.
+// floating-point sums. Members are mostly alike: then the sums of the first one are those of the others.
 //
 // What may be sent beside a course limits how far it is composed, never its results; so does a GPU whose speed changes.
 // Where details are asked for (listeners, rows of all jobs), generators emit jobs instead: Executor::not_composed().
@@ -53,6 +54,9 @@ class PassCourse : private transport::CalendarClient {
     double speed = 1;  ///< of the GPU
     gpu::SmLog log;
     bool is_complete = false;
+    bool operator==(const Kept& other) const {
+      return took == other.took && speed == other.speed && is_complete == other.is_complete && log == other.log;
+    }
   };
   /// When kernels began: at once after a replay, or when no more messages of it took memory bandwidth.
   enum Begin : std::size_t { kAtOnce, kUndisturbed, kBegins };
@@ -60,6 +64,7 @@ class PassCourse : private transport::CalendarClient {
     const gpu::KernelChain* chain = nullptr;
     const collective::Recording* after = nullptr;
     std::vector<std::array<Kept, kBegins>> members;
+    std::array<bool, kBegins> alike{};  ///< what the first member has kept is true for all
   };
   /// A recording of a collective of the course, with times after its begin.
   struct Replay {
@@ -67,6 +72,7 @@ class PassCourse : private transport::CalendarClient {
     const collective::KnownRecording* known = nullptr;
     std::vector<Time> done;   ///< by member
     std::vector<Time> moved;  ///< by member: last change of the traffic of its memory
+    bool alike = false;       ///< both are the same for all members
     std::uint64_t times = 0;
   };
   struct Member {
@@ -75,12 +81,19 @@ class PassCourse : private transport::CalendarClient {
     const Replay* after = nullptr;  ///< of the step before; null: not replayed
     Time replayed;                  ///< its begin
     Kept* keeps = nullptr;          ///< the kernels that it runs now are being kept
+    Begin begin = kAtOnce;          ///< of these
   };
   /// A collective and the kernels after it.
   struct Part {
     Time begin;  ///< of the collective
     Replay* replay = nullptr;
-    const Kernels* kernels = nullptr;
+    std::size_t runs = 0;  ///< of the first member, in runs_; those of the others follow, unless all are alike
+    bool alike = false;
+  };
+  /// The kernels of a part on a member.
+  struct Run {
+    Time reached, begun;
+    const Kept* kept = nullptr;
   };
 
   /// When the host has launched a step; max: not known yet.
@@ -89,20 +102,26 @@ class PassCourse : private transport::CalendarClient {
   void on_event(std::uint32_t tag, std::uint64_t member) override;
   void keep(Member& member);
   void stop_keeping(Member& member);
-  /// Null: these kernels have not run after this recording.
-  Kernels* find(std::uint32_t step, const Replay& after);
+  /// The kernels of this step, after this recording.
+  Kernels& kernels_of(std::uint32_t step, const Replay& after);
+  /// Whether kernels of all members take the same time after the open collective, and nothing else runs there.
+  bool may_foresee() const;
+  /// Keeps what kernels will do that begin after all messages of the recording.
+  void foresee(Kernels& kernels, std::uint32_t step, const Replay& after, Begin begin) const;
   /// None: it depends on more than what is kept.
   static std::optional<Begin> begin_of(const Replay& after, std::uint32_t member, Time replayed, Time begun);
   /// The kernels of a member after a replay, which begin at `begun`; null: not known.
-  const Kept* known(const Part& part, std::uint32_t member, Time begun) const;
+  const Kept* known(const Part& part, const Kernels& kernels, std::uint32_t member, Time begun) const;
   /// Null: the collective of this step cannot be replayed.
   Replay* replay(std::uint32_t step);
   /// The collective of this step; its members have no entry yet.
   std::uint32_t open(std::uint32_t step);
   /// Sets parts_: what can be composed from the open step on. @return the begin of the collective after them
   Time find_parts();
-  /// Adds the parts, the first of which is at step `from`, to a member. It goes on at the collective after them.
-  void add_parts(Member& member, std::uint32_t from);
+  /// Adds the parts, the first of which is at step `from`, to all members. They go on at the collective after them.
+  void add_parts(std::uint32_t from);
+  /// Adds them to the totals of a member's GPU. Sets composed_.
+  void add_up(const Member& member, std::uint32_t from);
 
   Executor* executor_ = nullptr;
   Communicator* communicator_ = nullptr;
@@ -117,6 +136,7 @@ class PassCourse : private transport::CalendarClient {
   std::deque<Kernels> kernels_;
   std::deque<Replay> replays_;
   std::vector<Part> parts_;
+  std::vector<Run> runs_;
   std::vector<ComposedJob> composed_;
 };
 

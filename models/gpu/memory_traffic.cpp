@@ -151,10 +151,10 @@ void MemoryTraffic::on_composed(const MemoryRecording& recording, const std::vec
   for (std::size_t i = 0; i < windows.size(); ++i) memories_[windows[i]]->bytes += recording.memories[i].bytes * times;
 }
 
-bool MemoryTraffic::Memory::is_of_last_replay() const {
+bool MemoryTraffic::Memory::are_over(std::size_t but_last) const {
   if (messages != messages_over) return false;
   const Time now = owner.fabric_.now();
-  for (std::size_t i = 0; i + 1 < replays.size(); ++i)
+  for (std::size_t i = 0; i + but_last < replays.size(); ++i)
     if (replays[i].from + replays[i].steps->back().after >= now) return false;
   return true;
 }

@@ -57,8 +57,11 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   struct Memory final : TrafficSource {
     explicit Memory(MemoryTraffic& o) : owner(o) {}
     double on_watched() override { return owner.watched(*this); }
-    bool is_of_last_replay() const override;
+    bool is_of_last_replay() const override { return are_over(1); }
+    bool is_quiet() const override { return are_over(0); }
     std::uint64_t begun() const override { return messages + replays_begun; }
+    /// Whether all messages are over, and all replays but the last ones take nothing from now on.
+    bool are_over(std::size_t but_last) const;
     MemoryTraffic& owner;
     Gpu* gpu = nullptr;
     std::uint64_t ports = 0;  ///< bytes per second of all ports, one direction

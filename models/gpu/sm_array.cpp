@@ -43,6 +43,33 @@ bool SmArray::stop_keeping() {
   return runs_ == runs_before_log_ + 1 && source_->begun() == begun_before_log_;
 }
 
+bool SmArray::has_only(Slot claim) const {
+  for (const Kernel& kernel : kernels_)
+    if (kernel.state != State::free) return false;
+  for (std::size_t i = 0; i < claims_.size(); ++i)
+    if (claims_[i].state != (i == claim ? State::running : State::free)) return false;
+  return source_ != nullptr && source_->is_quiet();
+}
+
+bool SmArray::foresee(const SharedChain& chain, SmLog& log, Time& took) const {
+  const double all = count();
+  Kernel kernel;
+  kernel.state = State::running;
+  kernel.alone = kernel.foreseen = true;
+  kernel.chain = chain;
+  kernel.speed = speed_ratio_;
+  kernel.share = {all, 1, 1};
+  kernel.uncovered_sms = all;
+  took = Time::seconds(seconds_left(kernel) / kernel.speed);
+  const Progress end = progress(kernel, took);
+  if (end.index + 1 != chain->kernels.size()) return false;
+  log = {{&SmTotals::kernel_busy, end.busy_sm_seconds},
+         {&SmTotals::kernel_bytes, end.bytes},
+         {&SmTotals::kernel_seconds, took.seconds()},
+         {&SmTotals::kernel_seconds_alone, chain->seconds / kernel.speed}};
+  return true;
+}
+
 void SmArray::move_claim(Slot slot, std::uint32_t ctas, const CtaFootprint& footprint, Time from) {
   Claim& claim = claims_[slot];
   claim.sms = std::min(ctas, count());
@@ -196,11 +223,15 @@ void SmArray::set(Time when, std::uint32_t tag, const Kernel& kernel, std::uint3
   calendar_.at(when, *this, tag, static_cast<std::uint64_t>(generation) << kGenerationShift | slot);
 }
 
-void SmArray::plan(Kernel& kernel) {
+double SmArray::seconds_left(const Kernel& kernel) const {
   double left = (1 - kernel.done) * seconds(kernel, kernel.index);
   if (kernel.alone)
     for (std::uint32_t i = kernel.index + 1; i < kernel.chain->kernels.size(); ++i) left += seconds(kernel, i);
-  set(kernel.from + Time::seconds(left / kernel.speed), kEndTag, kernel, ++kernel.end);
+  return left;
+}
+
+void SmArray::plan(Kernel& kernel) {
+  set(kernel.from + Time::seconds(seconds_left(kernel) / kernel.speed), kEndTag, kernel, ++kernel.end);
   ++kernel.boundary;
   kernel.boundary_set = kernel.boundary_at_end = false;
   ++kernel.tell;

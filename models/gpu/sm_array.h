@@ -66,6 +66,8 @@ class TrafficSource {
   virtual double on_watched() = 0;
   /// Whether all traffic from now on is of the collective that was replayed last, until another message or replay begins.
   virtual bool is_of_last_replay() const = 0;
+  /// Whether there is no traffic until another message or replay begins.
+  virtual bool is_quiet() const = 0;
   /// Messages and replays that have begun.
   virtual std::uint64_t begun() const = 0;
 
@@ -79,6 +81,11 @@ struct SmTotals {
   double kernel_bytes = 0;                              ///< HBM traffic of kernels
   double kernel_seconds = 0, kernel_seconds_alone = 0;  ///< of completed chains, and if each had the GPU alone
   double claim_wait_seconds = 0;                        ///< until claims were resident
+  bool operator==(const SmTotals& other) const {
+    return claim_busy == other.claim_busy && kernel_busy == other.kernel_busy && kernel_bytes == other.kernel_bytes &&
+           kernel_seconds == other.kernel_seconds && kernel_seconds_alone == other.kernel_seconds_alone &&
+           claim_wait_seconds == other.claim_wait_seconds;
+  }
 };
 /// What is added to the totals, in this order: a sum of floating-point numbers depends on it.
 using SmLog = std::vector<std::pair<double SmTotals::*, double>>;
@@ -120,9 +127,19 @@ class SmArray : private transport::CalendarClient {
   bool keep(SmLog& log);
   /// @return whether a chain that began after keep() was alone until now
   bool stop_keeping();
+  /// Whether nothing but this claim is on the array, or takes memory bandwidth.
+  bool has_only(Slot claim) const;
+  /// What a chain would add to the totals if it ran alone, without traffic.
+  /// @param took  set to its time
+  /// @return false: rounding of its times would matter, and the log is not valid
+  bool foresee(const SharedChain& chain, SmLog& log, Time& took) const;
+  /// Whether kernels take the same time on the other array.
+  bool is_like(const SmArray& other) const { return &sheet_ == &other.sheet_ && speed_ratio_ == other.speed_ratio_; }
   void add(const SmLog& log) {
     for (const auto& [sum, more] : log) totals_.*sum += more;
   }
+  const SmTotals& totals() const { return totals_; }
+  void set_totals(const SmTotals& totals) { totals_ = totals; }
   /// CTAs that were held alone in this interval.
   void add_claim(std::uint32_t ctas, Time from, Time until) {
     totals_.claim_busy += std::min(ctas, count()) * since(until, from).seconds();
@@ -161,6 +178,7 @@ class SmArray : private transport::CalendarClient {
   struct Kernel {
     State state = State::free;
     bool alone = false;         ///< no other kernel on the GPU: one event for the whole chain
+    bool foreseen = false;      ///< it runs later: claims of now do not matter
     double asked_sms = 0;       ///< SMs of this kernel for which a claim or another kernel waits
     bool asked_at_end = false;  ///< a claim stands behind this kernel
     bool yields = false;        ///< the kernel is at a wave boundary now
@@ -199,7 +217,7 @@ class SmArray : private transport::CalendarClient {
 
   void add_up(double SmTotals::*sum, double more) {
     totals_.*sum += more;
-    if (log_ != nullptr) log_->emplace_back(sum, more);
+    if (log_ != nullptr && more != 0) log_->emplace_back(sum, more);
   }
   bool fit(const CtaFootprint& a, std::uint32_t of_a, const CtaFootprint& b, std::uint32_t of_b) const;
   bool fits_beside(const Claim& claim, const KernelTime& kernel) const;
@@ -248,6 +266,8 @@ class SmArray : private transport::CalendarClient {
   const KernelTime& running(std::size_t slot, const std::vector<Progress>& at) const {
     return kernels_[slot].chain->kernels[at[slot].index];
   }
+  /// Of a kernel, or of a chain alone, at full speed.
+  double seconds_left(const Kernel& kernel) const;
   /// Schedules the events of a kernel whose share has just changed.
   void plan(Kernel& kernel);
   void pause(Kernel& kernel, const Progress& at, Time now);

@@ -85,7 +85,7 @@ void SmArray::put_ahead(Kernel& kernel, const Claim& claim) const {
 double SmArray::seconds(const Kernel& kernel, std::uint32_t index) const {
   const KernelTime& time = kernel.chain->kernels[index];
   KernelShare share = kernel.share;
-  if (index != kernel.index) share.sms = room_for(kernel, index);
+  if (index != kernel.index && !kernel.foreseen) share.sms = room_for(kernel, index);
   if (share.sms >= count() && share.l2_ratio == 1 && share.hbm_ratio == 1) return time.seconds;
   // Without any room, a waiting claim or kernel is served before this kernel begins; one SM avoids a division by zero.
   share.sms = std::max(1.0, share.sms);

@@ -131,6 +131,35 @@ BOOST_AUTO_TEST_CASE(a_chain_alone_is_one_event_too) {
   BOOST_TEST(s.sms.busy_sm_seconds(s.calendar.now()) == 50 * 50 * 2e-6, boost::test_tools::tolerance(1e-9));
 }
 
+// Whatever holds SMs when it is foreseen: bit by bit the sums of the run, and its time.
+BOOST_AUTO_TEST_CASE(a_chain_alone_adds_what_was_foreseen) {
+  Array s;
+  std::vector<KernelTime> kernels{waves_of(Time::ns(700), 130), stream_of(Time::us(3), 1e6), waves_of(Time::us(1), 77)};
+  kernels[1].fixed_seconds = 1e-6 / 3;
+  kernels[1].seconds = kernels[1].seconds_on({100});
+  const auto chain = std::make_shared<gpu::KernelChain>();
+  for (const KernelTime& kernel : kernels) chain->add(kernel);
+  gpu::SmLog log;
+  Time took;
+  gpu::SmTotals before, foreseen;
+  s.claim(Time(), 60, kWholeSm, Time::us(2));
+  s.at(Time::us(1), [&] {
+    s.sms.set_speed(0.7);
+    BOOST_TEST(s.sms.foresee(chain, log, took));
+  });
+  s.at(Time::us(4), [&] {
+    before = s.sms.totals();
+    s.sms.add(log);
+    foreseen = s.sms.totals();
+    s.sms.set_totals(before);
+  });
+  auto& run = s.kernels(Time::us(4), kernels);
+  s.run();
+  BOOST_TEST((run.done == Time::us(4) + took));
+  BOOST_TEST((s.sms.totals() == foreseen));
+  BOOST_TEST(!(s.sms.totals() == before));
+}
+
 // 8 waves on 100 SMs; a claim of 20 comes in the third and is resident when that ends: 500 blocks are left for 80 SMs,
 // 5/8 of the work at the pace of 10 waves for all of it.
 BOOST_AUTO_TEST_CASE(a_claim_gets_its_sms_at_the_end_of_a_wave) {

@@ -318,12 +318,25 @@ void Pipeline::on_job_done(const Job& job) {
   if (f.last) end_rank(job, s, rank);
 }
 
-void Pipeline::on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs) {
+void Pipeline::on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs, const Job* like) {
   const Fields f = fields_of(next);
   State& s = state(f.pass);
   RankState& rank = s.ranks[rank_of(next)];
   RankTimes& times = times_[rank_of(next)];
+  sends_[f.stage].begun(rank_of(next) % grid_.width(),
+                        since(next.begun_at(), executor_.fabric().now()) + least_time_after(f));
+  if (like != nullptr && times == first_times_ && rank.host_waits == first_host_waits_) {  // so are the sums
+    const RankState& as = s.ranks[rank_of(*like)];
+    times = times_[rank_of(*like)];
+    rank.last_kernel_end = as.last_kernel_end;
+    rank.host_waits = as.host_waits;
+    return;
+  }
   const bool is_first = next.member() == 0;
+  if (is_first) {
+    first_times_ = times;
+    first_host_waits_ = rank.host_waits;
+  }
   for (const execution::ComposedJob& job : jobs) {
     if (job.kind == Job::Kind::collective) {  // its members entered together, so none was at the gate
       times.tp_s += (job.done - job.entered).seconds();
@@ -341,8 +354,6 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     tell(next, PassActivity::kernels, job.begun);
     tell(next, PassActivity::collective, job.done);
   }
-  sends_[f.stage].begun(rank_of(next) % grid_.width(),
-                        since(next.begun_at(), executor_.fabric().now()) + least_time_after(f));
 }
 
 void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {

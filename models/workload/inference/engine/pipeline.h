@@ -74,6 +74,10 @@ struct RankTimes {
   double pp_s = 0;        ///< waiting for activations in flight
   double host_s = 0;      ///< waiting for the host, when nothing else was missing
   double occupied_s = 0;  ///< from the first to the last job of a pass, summed over passes, without waits for the host
+  bool operator==(const RankTimes& other) const {
+    return kernels_s == other.kernels_s && tp_s == other.tp_s && tp_sync_s == other.tp_sync_s && pp_s == other.pp_s &&
+           host_s == other.host_s && occupied_s == other.occupied_s;
+  }
 };
 
 /// Names of an instance's passes and their jobs. For pass i:
@@ -203,7 +207,7 @@ class Pipeline : private JobClient, private JobNamer {
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
-  void on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs) override;
+  void on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs, const Job* like) override;
   void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
@@ -222,6 +226,8 @@ class Pipeline : private JobClient, private JobNamer {
   std::uint32_t first_state_ = 0;
   std::deque<StageSends> sends_;  ///< by stage
   std::vector<RankTimes> times_;
+  RankTimes first_times_;  ///< of the first member of a stage, before its latest composed jobs
+  Time first_host_waits_;
   std::vector<JobRef> stage0_last_;           ///< of the latest pass, by t
   std::vector<execution::CourseStep> steps_;  ///< scratch space of emit_stage()
   Time first_begun_ = Time::max(), last_done_;
