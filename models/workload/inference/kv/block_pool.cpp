@@ -5,8 +5,8 @@ namespace railyard::workload::inference {
 BlockPool::BlockPool(std::uint32_t blocks) : total_(blocks - 1), blocks_(1), free_(total_) {}
 
 BlockPool::Block BlockPool::find(Content content) const {
-  const auto found = index_.find(content);
-  return found == index_.end() ? kNone : found->second.first;
+  const ContentIndex::Entry* const found = index_.find(content);
+  return found == nullptr ? kNone : found->first;
 }
 
 void BlockPool::share(Block block) {
@@ -31,14 +31,15 @@ void BlockPool::fill(Block block, Content content) {
   State& state = blocks_[block];
   state.content = content;
   state.is_full = true;
-  const auto [same, is_new] = index_.emplace(content, Same{block, block});
-  if (is_new) {
+  ContentIndex::Entry* const same = index_.find(content);
+  if (same == nullptr) {
+    index_.add(content, block);
     if (listener_ != nullptr) listener_->on_stored(content);
     return;
   }
-  state.same_before = same->second.last;
-  blocks_[same->second.last].same_after = block;
-  same->second.last = block;
+  state.same_before = same->last;
+  blocks_[same->last].same_after = block;
+  same->last = block;
 }
 
 void BlockPool::clear() {
@@ -68,12 +69,13 @@ void BlockPool::unlink(Block block) {
 
 void BlockPool::forget(Block block) {
   State& state = blocks_[block];
-  const auto same = index_.find(state.content);
-  (state.same_before == kNone ? same->second.first : blocks_[state.same_before].same_after) = state.same_after;
-  (state.same_after == kNone ? same->second.last : blocks_[state.same_after].same_before) = state.same_before;
-  if (same->second.first == kNone) {
-    index_.erase(same);
+  if (state.same_before == kNone && state.same_after == kNone) {
+    index_.remove(state.content);
     if (listener_ != nullptr) listener_->on_removed(state.content);
+  } else {
+    ContentIndex::Entry& same = *index_.find(state.content);
+    (state.same_before == kNone ? same.first : blocks_[state.same_before].same_after) = state.same_after;
+    (state.same_after == kNone ? same.last : blocks_[state.same_after].same_before) = state.same_before;
   }
   state.same_before = state.same_after = kNone;
   state.is_full = false;

@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
+
+#include "workload/inference/kv/content_index.h"
 
 namespace railyard::workload::inference {
 
@@ -15,7 +16,7 @@ class BlockPool {
  public:
   using Block = std::uint32_t;
   /// Content of a full block and of all blocks before it.
-  using Content = std::uint64_t;
+  using Content = ContentIndex::Content;
   static constexpr Block kNone = 0;
 
   class Listener {
@@ -68,10 +69,7 @@ class BlockPool {
 
   std::uint32_t total_;
   std::vector<State> blocks_;  ///< that have been taken at least once; blocks behind them come first
-  struct Same {
-    Block first, last;
-  };
-  std::unordered_map<Content, Same> index_;
+  ContentIndex index_;
   Block first_ = kNone, last_ = kNone;
   std::uint32_t free_;
   Listener* listener_ = nullptr;
