@@ -73,8 +73,9 @@ class EngineClient {
                                     JobRef job) = 0;
   /// The first kernel of a batch begins. Called before on_begun() of its requests.
   virtual void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) = 0;
-  /// See PassClient::on_activity().
+  /// See PassClient.
   virtual void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) = 0;
+  virtual bool follows_activity(std::uint32_t pass) const = 0;
   /// The request's first kernel begins.
   virtual void on_begun(std::uint32_t request) = 0;
   /// All tokens of a batch are known. Called before on_token() of its requests.
@@ -131,6 +132,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) override {
     client_.on_activity(pass, stage, activity, when);
   }
+  bool follows_activity(std::uint32_t pass) const override { return client_.follows_activity(pass); }
   bool follows_attention() const override { return spec_.sends_kv; }
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                             JobRef job) override {

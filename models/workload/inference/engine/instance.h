@@ -134,6 +134,7 @@ class Instance : private EngineClient, private KvOffloadClient {
                             JobRef job) override;
   void on_batch_begun(std::uint32_t pass, const ScheduledBatch& batch) override;
   void on_activity(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when) override;
+  bool follows_activity(std::uint32_t pass) const override { return ttft_ && ttft_->follows(pass); }
   void on_begun(std::uint32_t request) override;
   void on_iteration(std::uint32_t number, const Iteration& iteration) override;
   void on_token(std::uint32_t request) override;

@@ -92,14 +92,16 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   const bool composes = jobs_run == nullptr;
   if (!composes) executor_.count_pass(jobs_run);
   steps_.clear();
+  const collective::CollectiveSpec* spec = nullptr;  // mostly, all are of one size
   const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
     ++state(number).collectives_left;
+    if (spec == nullptr || spec->operation != step.operation || spec->bytes != step.bytes)
+      spec = &communicator.choose(step.operation, step.bytes);
     if (composes) {
-      steps_.push_back({nullptr, &communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last)});
+      steps_.push_back({nullptr, spec, label(what, 0, layer, is_last)});
       return;
     }
-    executor_.collective(communicator, communicator.choose(step.operation, step.bytes), label(what, 0, layer, is_last),
-                         *this, last);
+    executor_.collective(communicator, *spec, label(what, 0, layer, is_last), *this, last);
   };
 
   if (p > 0 && tp > 1 && hop_.send == PpSend::shard) {
@@ -332,7 +334,7 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     rank.host_waits = as.host_waits;
     return;
   }
-  const bool is_first = next.member() == 0;
+  const bool is_first = next.member() == 0, tells = is_first && client_.follows_activity(f.pass);
   if (is_first) {
     first_times_ = times;
     first_host_waits_ = rank.host_waits;
@@ -349,10 +351,11 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     if (waited != Time()) {
       times.host_s += waited.seconds();
       rank.host_waits += waited;
-      tell(next, PassActivity::launch, job.reached);
+      if (tells) client_.on_activity(f.pass, f.stage, PassActivity::launch, job.reached);
     }
-    tell(next, PassActivity::kernels, job.begun);
-    tell(next, PassActivity::collective, job.done);
+    if (!tells) continue;
+    client_.on_activity(f.pass, f.stage, PassActivity::kernels, job.begun);
+    client_.on_activity(f.pass, f.stage, PassActivity::collective, job.done);
   }
 }
 

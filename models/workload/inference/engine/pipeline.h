@@ -59,6 +59,8 @@ class PassClient {
   virtual void on_stage_done(std::uint32_t, std::uint32_t) {}
   /// @param when  now or later
   virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity, Time /*when*/) {}
+  /// Whether on_activity() matters between the begin of the pass and its end on a stage.
+  virtual bool follows_activity(std::uint32_t /*pass*/) const { return false; }
   /// Whether on_attention_emitted() matters. Then no pass is composed.
   virtual bool follows_attention() const { return false; }
 

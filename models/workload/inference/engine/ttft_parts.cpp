@@ -132,6 +132,7 @@ void TtftClock::composed(const ScheduledBatch& batch, const Scheduler& scheduler
     for (const ScheduledBatch::Item& item : batch.items) {
       Request* const request = find(item);
       if (request == nullptr) continue;
+      passes_.back().is_followed = true;
       if (request->pass) {
         request->next.push_back(number);
       } else {

@@ -118,6 +118,8 @@ class TtftClock {
   /// The scheduler has composed a batch, which becomes the next pass unless it is empty. Passes are numbered from 0.
   void composed(const ScheduledBatch& batch, const Scheduler& scheduler, Time now);
   void begun(std::uint32_t pass, const ScheduledBatch& batch, Time now);
+  /// Whether the pass has requests that this clock follows. Otherwise its activities may be left out until it leaves a stage.
+  bool follows(std::uint32_t pass) const { return passes_[pass - first_].is_followed; }
   /// @param when  now or later; a pass has its activities in order
   void acts(std::uint32_t pass, std::uint32_t stage, PassActivity activity, Time when, Time now);
   /// The request's first token is known. @return the parts of its time since it was queued
@@ -140,6 +142,7 @@ class TtftClock {
   };
   struct Pass : Clock {
     bool has_left_first = false;                  ///< the first stage
+    bool is_followed = false;                     ///< the time of a request counts
     std::deque<std::pair<Time, TtftPart>> ahead;  ///< turns to come
   };
   struct Request : Clock {
