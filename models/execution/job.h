@@ -47,12 +47,11 @@ class Executor;
 class Job;
 class PassCourse;
 
-/// A job that did not run, because its pass was composed.
-struct ComposedJob {
-  JobLabel label;
-  JobKind kind = JobKind::kernel;
-  Time reached, begun, done;
-  Time entered;  ///< of a collective: when all its members entered
+/// A collective and the kernels after it on a rank, which did not run, because their pass was composed.
+struct ComposedPart {
+  Time entered;      ///< all members entered the collective
+  Time ended;        ///< its end on this rank
+  Time begun, done;  ///< of the kernels
 };
 
 /// The emitter of a job.
@@ -66,11 +65,11 @@ class JobClient {
   /// Called instead of on_job_done(); status() gives the reason. Next, all jobs that wait for this job, directly or
   /// indirectly, are cancelled. The client must not emit more jobs that wait for any of them.
   virtual void on_job_failed(const Job&) {}
-  /// Of a pass course, instead of on_job_begun() and on_job_done(): these jobs of a rank, one after the other. It was told
-  /// that the first one has begun. The job that runs now is `next`; it begins at its begun_at(), now or later.
-  /// @param like  the first member, for which this was called just before with the same jobs at the same times; null: `next`
-  /// is that one, or differs
-  virtual void on_composed(const Job& /*next*/, const std::vector<ComposedJob>& /*jobs*/, const Job* /*like*/) {}
+  /// Of a pass course, instead of on_job_begun() and on_job_done(): these parts of a rank, one after the other. It was told
+  /// that the first collective has begun. The job that runs now is `next`; it begins at its begun_at(), now or later.
+  /// @param like  the first member, for which this was called just before with the same parts; null: `next` is that one, or
+  /// differs
+  virtual void on_composed(const Job& /*next*/, const std::vector<ComposedPart>& /*parts*/, const Job* /*like*/) {}
   /// All members are done without failure. If they were composed, nobody is told. Called after on_job_done() of each member.
   virtual void on_collective_done(const collective::Collective&, const JobLabel&) {}
 

@@ -253,10 +253,10 @@ Time PassCourse::find_parts() {
     }
     Time entry = begin;
     for (std::uint32_t m = 0; m < (part.alike ? 1 : members) && entry != Time::max(); ++m) {
-      const Time reached = begin + part.replay->done[m], begun = later(reached, launched);
+      const Time ended = begin + part.replay->done[m], begun = later(ended, launched);
       const Kept* const kept = known(part, kernels, m, begun);
       entry = kept == nullptr ? Time::max() : later(entry, begun + kept->took);
-      runs_.push_back({reached, begun, kept});
+      runs_.push_back({ended, begun, kept});
     }
     const Time next = entry + steps_[step + 2].spec->launch;
     if (next > until || next == Time::max()) break;
@@ -322,31 +322,18 @@ void PassCourse::add_parts(std::uint32_t from) {
 void PassCourse::add_up(const Member& member, std::uint32_t from) {
   const Job& job = *member.job;
   gpu::SmArray& sms = job.rank().gpu->sms();
-  composed_.resize(2 * parts_.size());
-  ComposedJob* job_of_part = composed_.data();
+  composed_.resize(parts_.size());
+  ComposedPart* composed = composed_.data();
   // Beside its claim there may have been another one, which is over.
   Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
   for (const Part& part : parts_) {
-    const CourseStep &collective = steps_[from], &kernels = steps_[from + 1];
+    const collective::CollectiveSpec& spec = *steps_[from].spec;
     const Run& run = runs_[part.runs + (part.alike ? 0 : job.member_)];
-    const Time done = run.begun + run.kept->took;
-    if (&part != &parts_.front()) entered = part.begin - collective.spec->launch;
-    sms.add_claim(collective.spec->channels, claimed, run.reached);
+    if (&part != &parts_.front()) entered = part.begin - spec.launch;
+    sms.add_claim(spec.channels, claimed, run.ended);
     sms.add(run.kept->log);
-    // Field by field: copies of what has just been written piece by piece would be half of the time of this loop.
-    ComposedJob& first = *job_of_part++;
-    first.label = collective.label;
-    first.kind = Job::Kind::collective;
-    first.reached = first.begun = claimed;
-    first.done = run.reached;
-    first.entered = entered;
-    ComposedJob& second = *job_of_part++;
-    second.label = kernels.label;
-    second.kind = Job::Kind::kernel;
-    second.reached = run.reached;
-    second.begun = run.begun;
-    second.done = done;
-    claimed = done;
+    claimed = run.begun + run.kept->took;
+    *composed++ = {entered, run.ended, run.begun, claimed};
     from += 2;
   }
 }

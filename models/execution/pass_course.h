@@ -92,7 +92,7 @@ class PassCourse : private transport::CalendarClient {
   };
   /// The kernels of a part on a member.
   struct Run {
-    Time reached, begun;
+    Time ended, begun;  ///< the collective before them; they
     const Kept* kept = nullptr;
   };
 
@@ -137,7 +137,7 @@ class PassCourse : private transport::CalendarClient {
   std::deque<Replay> replays_;
   std::vector<Part> parts_;
   std::vector<Run> runs_;
-  std::vector<ComposedJob> composed_;
+  std::vector<ComposedPart> composed_;
 };
 
 }  // namespace railyard::execution

@@ -112,9 +112,8 @@ void MemoryTraffic::begin_change(Memory& memory) {
 // -- recordings
 
 void MemoryTraffic::keep(const Message& message, Time after, MemoryRecording& recording) const {
-  std::vector<Part> parts;
-  find_parts(message, parts);
-  for (const Part& part : parts) {
+  find_parts(message, parts_);
+  for (const Part& part : parts_) {
     auto memory = std::find_if(recording.memories.begin(), recording.memories.end(),
                                [&part](const MemoryRecording::Memory& m) { return m.window == part.window; });
     if (memory == recording.memories.end()) memory = recording.memories.insert(memory, {part.window, 0, {}});

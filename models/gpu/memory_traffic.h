@@ -113,7 +113,7 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   std::unordered_map<transport::Window, transport::Window> same_;  ///< other windows of GPUs
   std::vector<Demand> demands_;
   std::vector<std::uint32_t> free_;
-  std::vector<Part> parts_;  ///< scratch space of on_over(), to avoid allocations
+  mutable std::vector<Part> parts_;  ///< scratch space of on_over() and keep(), to avoid allocations
 };
 
 }  // namespace railyard::gpu

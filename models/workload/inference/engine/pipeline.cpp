@@ -320,7 +320,7 @@ void Pipeline::on_job_done(const Job& job) {
   if (f.last) end_rank(job, s, rank);
 }
 
-void Pipeline::on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs, const Job* like) {
+void Pipeline::on_composed(const Job& next, const std::vector<execution::ComposedPart>& parts, const Job* like) {
   const Fields f = fields_of(next);
   State& s = state(f.pass);
   RankState& rank = s.ranks[rank_of(next)];
@@ -339,24 +339,21 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     first_times_ = times;
     first_host_waits_ = rank.host_waits;
   }
-  for (const execution::ComposedJob& job : jobs) {
-    if (job.kind == Job::Kind::collective) {  // its members entered together, so none was at the gate
-      times.tp_s += (job.done - job.entered).seconds();
-      if (is_first) --s.collectives_left;
-      continue;
-    }
-    times.kernels_s += (job.done - job.begun).seconds();
-    rank.last_kernel_end = job.done;
-    const Time waited = job.begun - job.reached;
+  for (const execution::ComposedPart& part : parts) {
+    times.tp_s += (part.ended - part.entered).seconds();  // its members entered together, so none was at the gate
+    times.kernels_s += (part.done - part.begun).seconds();
+    const Time waited = part.begun - part.ended;
     if (waited != Time()) {
       times.host_s += waited.seconds();
       rank.host_waits += waited;
-      if (tells) client_.on_activity(f.pass, f.stage, PassActivity::launch, job.reached);
+      if (tells) client_.on_activity(f.pass, f.stage, PassActivity::launch, part.ended);
     }
     if (!tells) continue;
-    client_.on_activity(f.pass, f.stage, PassActivity::kernels, job.begun);
-    client_.on_activity(f.pass, f.stage, PassActivity::collective, job.done);
+    client_.on_activity(f.pass, f.stage, PassActivity::kernels, part.begun);
+    client_.on_activity(f.pass, f.stage, PassActivity::collective, part.done);
   }
+  if (is_first) s.collectives_left -= static_cast<std::uint32_t>(parts.size());
+  rank.last_kernel_end = parts.back().done;
 }
 
 void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {

@@ -209,7 +209,7 @@ class Pipeline : private JobClient, private JobNamer {
 
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
-  void on_composed(const Job& next, const std::vector<execution::ComposedJob>& jobs, const Job* like) override;
+  void on_composed(const Job& next, const std::vector<execution::ComposedPart>& parts, const Job* like) override;
   void on_collective_done(const collective::Collective& collective, const JobLabel& label) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
