@@ -149,6 +149,7 @@ int run(const Options& options, const Scenario& scenario) {
   if (!options.out.empty()) out = std::make_unique<OutputDirectory>(options.out);
   JobsCsv jobs;
   Simulation& simulation = simulation_until_exit(scenario, jobs);
+  simulation.choose_fidelity();
   simulation.workload().check_fits();
   check_engine_options(options, simulation.workload());
   print_notes(options, scenario);

@@ -99,11 +99,13 @@ Simulation::Simulation(const Scenario& scenario, execution::JobSink& sink) : sce
   if (fabric_->context().losses != nullptr)
     scenario_.fabric.fidelity = transport::Fidelity::train;  // streams cannot handle failed links
   if (scenario_.fabric.fidelity == transport::Fidelity::fluid) fabric_->model_as_fluid();
-  if (scenario_.fabric.fidelity == transport::Fidelity::automatic) {
-    fidelity_choice_ = transport::choose_fidelity(fabric_->routes(), fabric_->devices(), workload_->traffic(),
-                                                  workload_->affordable_hops());
-    for (const transport::LinkEnd& link : fidelity_choice_->fluid) fabric_->model_as_fluid(link);
-  }
+}
+
+void Simulation::choose_fidelity() {
+  if (scenario_.fabric.fidelity != transport::Fidelity::automatic) return;
+  fidelity_choice_ = transport::choose_fidelity(fabric_->routes(), fabric_->devices(), workload_->traffic(),
+                                                workload_->affordable_hops());
+  for (const transport::LinkEnd& link : fidelity_choice_->fluid) fabric_->model_as_fluid(link);
 }
 
 transport::Fidelity Simulation::fidelity() const {

@@ -32,6 +32,9 @@ class Simulation : private transport::CalendarClient {
   Simulation(const Scenario& scenario, execution::JobSink& sink);
   ~Simulation();
 
+  /// Decides which links are fluid, if the scenario leaves it open. It looks at all paths of the workload, so that whoever
+  /// only examines the machine does without. Call before run().
+  void choose_fidelity();
   /// Runs to the end, or until `hook` (called at each new instant) returns false. The workload starts as an event of
   /// the calendar at the first instant, so models can send at once. Modules of the user are stopped where it is over.
   /// @param drive  lets SystemC run; nullptr: to the end at once

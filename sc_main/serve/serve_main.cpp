@@ -163,6 +163,7 @@ int serve(const ServeOptions& options) {
   prepare_systemc();
   JobsCsv none;
   Simulation& simulation = simulation_until_exit(scenario, none);
+  simulation.choose_fidelity();
   simulation.workload().check_fits();
   if (out) begin_files(*out, options.command, simulation);
 
