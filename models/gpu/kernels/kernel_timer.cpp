@@ -1,5 +1,7 @@
 #include "gpu/kernels/kernel_timer.h"
 
+#include <functional>
+
 #include "gpu/datasheet.h"
 
 namespace railyard::gpu {
@@ -9,10 +11,12 @@ KernelTimer::KernelTimer(const GpuDatasheet& gpu) : gpu_(std::make_shared<const 
 std::size_t KernelTimer::ShapeHash::operator()(const GemmShape& shape) const noexcept {
   constexpr std::uint64_t kOddMultiplier = 0x9e3779b97f4a7c15ull;  // 2^64 / golden ratio
   std::uint64_t hash = 0;
-  for (const std::uint64_t value :
-       {shape.m, shape.n, shape.k, static_cast<std::uint64_t>(shape.dtype), static_cast<std::uint64_t>(shape.groups),
-        static_cast<std::uint64_t>(shape.weight_copies), static_cast<std::uint64_t>(shape.most_sms),
-        static_cast<std::uint64_t>(shape.accumulate)})
+  const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
+  const std::uint64_t kind = word(shape.dtype) | word(shape.result_dtype ? word(*shape.result_dtype) + 1 : 0) << 8 |
+                             word(shape.gemm_library) << 16 | word(shape.accumulate) << 24 |
+                             word(shape.l2_flushed) << 25 | word(shape.steady) << 26 | word(shape.weight_copies) << 32;
+  for (const std::uint64_t value : {shape.m, shape.n, shape.k, kind, word(shape.groups) << 32 | shape.most_sms,
+                                    word(std::hash<double>()(shape.weight_bytes))})
     hash = (hash ^ value) * kOddMultiplier, hash ^= hash >> 32;
   return static_cast<std::size_t>(hash);
 }
