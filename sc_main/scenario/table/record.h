@@ -7,9 +7,7 @@
 // Defaults are the structs' member initialisers, read from a default-constructed record.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +17,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "sc_main/scenario/table/field.h"
+#include "sc_main/scenario/table/values.h"
 
 namespace railyard::scenario {
 
@@ -60,11 +59,13 @@ class Record {
     Field field;
     field.key = key;
     field.doc = doc;
-    describe(field, std::invoke(member, defaults_));
+    values::describe(field, std::invoke(member, defaults_));
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      assign(self, std::invoke(member, *static_cast<T*>(record)), node, path);
+      values::assign(self, std::invoke(member, *static_cast<T*>(record)), node, path);
     };
-    field.show = [member](const Field&, const void* record) { return shown(std::invoke(member, record_of(record))); };
+    field.show = [member](const Field&, const void* record) {
+      return values::shown(std::invoke(member, record_of(record)));
+    };
     return push(std::move(field));
   }
 
@@ -80,10 +81,10 @@ class Record {
       field.default_text = names[static_cast<std::size_t>(std::invoke(member, defaults_))];
     field.choices = std::move(names);
     field.store = [member](const Field& self, void* record, const Node& node, const std::string& path) {
-      store_choice(std::invoke(member, *static_cast<T*>(record)), read_choice(self, node, path));
+      values::store_choice(std::invoke(member, *static_cast<T*>(record)), read_choice(self, node, path));
     };
     field.show = [member](const Field& self, const void* record) {
-      const auto value = chosen(std::invoke(member, record_of(record)));
+      const auto value = values::chosen(std::invoke(member, record_of(record)));
       return value ? self.choices[*value] : self.default_text;
     };
     return push(std::move(field));
@@ -99,10 +100,10 @@ class Record {
       auto& target = std::invoke(member, *static_cast<T*>(record));
       const std::size_t which = read_choice(self, node, path);
       target.reset();
-      if (which > 0) store_choice(target, which - 1);
+      if (which > 0) values::store_choice(target, which - 1);
     };
     field.show = [member](const Field& self, const void* record) {
-      const auto value = chosen(std::invoke(member, record_of(record)));
+      const auto value = values::chosen(std::invoke(member, record_of(record)));
       return self.choices[value ? *value + 1 : 0];
     };
     return field;
@@ -132,7 +133,7 @@ class Record {
       if (is_word(self, node))
         target = Value();
       else
-        assign(self, target, node, path);
+        values::assign(self, target, node, path);
     };
     return field;
   }
@@ -314,90 +315,6 @@ class Record {
 
   /// Functions that return a reference inside a T may want one that can change.
   static T& record_of(const void* record) { return *static_cast<T*>(const_cast<void*>(record)); }
-
-  static std::string shown(bool value) { return value ? "true" : "false"; }
-  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
-  static std::string shown(I value) {
-    return std::to_string(value);
-  }
-  static std::string shown(double value) { return number_text(value); }
-  static std::string shown(const std::string& value) { return value; }
-  static std::string shown(const std::vector<std::uint32_t>& values) {
-    std::string text;
-    for (const std::uint32_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
-    return "[" + text + "]";
-  }
-  template <class M>
-  static std::string shown(const std::optional<M>& value) {
-    return value ? shown(*value) : "";
-  }
-  template <class E>
-  static std::optional<std::size_t> chosen(const E& value) {
-    return static_cast<std::size_t>(value);
-  }
-  template <class E>
-  static std::optional<std::size_t> chosen(const std::optional<E>& value) {
-    return value ? std::optional<std::size_t>(static_cast<std::size_t>(*value)) : std::nullopt;
-  }
-
-  static void describe(Field& field, bool value) {
-    field.kind = Field::Kind::boolean;
-    field.default_text = value ? "true" : "false";
-  }
-  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
-  static void describe(Field& field, I value) {
-    field.kind = Field::Kind::integer;
-    field.most = static_cast<double>(std::numeric_limits<I>::max());
-    field.default_text = std::to_string(value);
-  }
-  static void describe(Field& field, double value) {
-    field.kind = Field::Kind::number;
-    field.most = std::numeric_limits<double>::max();
-    field.default_text = number_text(value);
-  }
-  static void describe(Field& field, const std::string& value) {
-    field.kind = Field::Kind::text;
-    field.default_text = value;
-  }
-  static void describe(Field& field, const std::vector<std::uint32_t>&) {
-    field.kind = Field::Kind::integers;
-    field.most = static_cast<double>(std::numeric_limits<std::uint32_t>::max());
-  }
-  template <class M>
-  static void describe(Field& field, const std::optional<M>& value) {
-    describe(field, value.value_or(M()));
-    if (!value) field.default_text.clear();
-  }
-
-  static void assign(const Field& self, bool& to, const Node& node, const std::string& path) {
-    to = read_boolean(self, node, path);
-  }
-  template <class I, std::enable_if_t<std::is_unsigned_v<I> && !std::is_same_v<I, bool>, int> = 0>
-  static void assign(const Field& self, I& to, const Node& node, const std::string& path) {
-    to = static_cast<I>(read_integer(self, node, path));
-  }
-  static void assign(const Field& self, double& to, const Node& node, const std::string& path) {
-    to = read_number(self, node, path);
-  }
-  static void assign(const Field& self, std::string& to, const Node& node, const std::string& path) {
-    to = read_text(self, node, path);
-  }
-  static void assign(const Field& self, std::vector<std::uint32_t>& to, const Node& node, const std::string& path) {
-    to = read_integers(self, node, path);
-  }
-  template <class M>
-  static void assign(const Field& self, std::optional<M>& to, const Node& node, const std::string& path) {
-    assign(self, to.emplace(), node, path);
-  }
-
-  template <class E>
-  static void store_choice(E& to, std::size_t which) {
-    to = static_cast<E>(which);
-  }
-  template <class E>
-  static void store_choice(std::optional<E>& to, std::size_t which) {
-    to = static_cast<E>(which);
-  }
 
   T defaults_{};
   Fields fields_;
