@@ -60,7 +60,7 @@ PortId IbSwitch::route(const Transaction& t) {
 
 PortId IbSwitch::first_free(const Ports& ports) {
   const auto busy = [&](PortId id) {
-    const transport::Device::Port& p = ports_[id.value()];
+    const transport::Device::Port& p = *ports_[id.value()];
     return since(p.egress.free(), now()) + p.egress.link().rate.time_for(p.counters.queued_bytes);
   };
   const auto n = static_cast<std::uint32_t>(ports.size());

@@ -109,7 +109,7 @@ void Nic::receive(Transaction& t) {
     sc_assert(t.kind == TransactionKind::read_response);
     return_credit(t, t.tail);
     completed(t);
-    const bool faster_out = ports_[kPciePort].receive_rate < ports_[kNetworkPort].egress.link().rate;
+    const bool faster_out = ports_[kPciePort]->receive_rate < ports_[kNetworkPort]->egress.link().rate;
     t.tail += timing_.transmit;
     context_.calendar.at((faster_out ? t.first_packet : t.head) + timing_.transmit, *this, kTransmitTag,
                          reinterpret_cast<std::uint64_t>(&t));
@@ -117,7 +117,7 @@ void Nic::receive(Transaction& t) {
     return_credit(t, t.tail);
     context_.calendar.at(t.first_packet, *this, kAnswerTag, reinterpret_cast<std::uint64_t>(&t));
   } else {
-    const bool faster_out = ports_[kNetworkPort].receive_rate < ports_[kPciePort].egress.link().rate;
+    const bool faster_out = ports_[kNetworkPort]->receive_rate < ports_[kPciePort]->egress.link().rate;
     context_.calendar.at(faster_out ? t.first_packet : t.head, *this, kForwardTag, reinterpret_cast<std::uint64_t>(&t));
   }
 }

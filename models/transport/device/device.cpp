@@ -51,14 +51,14 @@ PortId Device::add_port(const std::string& name, const LinkDirection& transmit) 
   const auto scope = get_hierarchy_scope();  // protected: only the module itself may ask
 #endif
   const PortId id(static_cast<std::uint32_t>(ports_.size()));
-  ports_.emplace_back(*this, id, name, transmit);
+  ports_.push_back(std::make_unique<Port>(*this, id, name, transmit));
   return id;
 }
 
 void Device::end_of_elaboration() {
-  for (Port& port : ports_) {
-    port.forward = port.transmit.operator->();
-    port.backward = port.receive.operator->();
+  for (const auto& port : ports_) {
+    port->forward = port->transmit.operator->();
+    port->backward = port->receive.operator->();
   }
 }
 
@@ -80,7 +80,7 @@ void Device::introduce(Device& a, PortId port_a, Device& b, PortId port_b) {
 }
 
 void Device::set_rate(PortId id, Rate rate) {
-  Port& p = ports_[id.value()];
+  Port& p = *ports_[id.value()];
   LinkDirection link = p.egress.link();
   link.rate = rate;
   p.egress.become(context_.kinds.of(link, context_.plan));
@@ -101,7 +101,7 @@ tlm::tlm_sync_enum Device::Port::nb_transport_fw(Transaction& transaction, [[may
 }
 
 void Device::head_arrived(Transaction& t) {
-  Port& p = ports_[t.ingress.value()];
+  Port& p = *ports_[t.ingress.value()];
   Port& sender = p.peer->port(p.peer_port);
   if (sender.egress.failed()) {
     sender.counters.lost_bytes += t.carried_bytes();
@@ -139,11 +139,11 @@ tlm::tlm_sync_enum Device::Port::nb_transport_bw(Transaction& transaction, [[may
 void Device::return_credit(Transaction& transaction, Time leaves) {
   Phase phase = Phase::credit;
   sc_core::sc_time delay = sc_core::sc_time::from_value((leaves - now()).fs());
-  ports_[transaction.ingress.value()].backward->nb_transport_bw(transaction, phase, delay);
+  ports_[transaction.ingress.value()]->backward->nb_transport_bw(transaction, phase, delay);
 }
 
 void Device::request(PortId out, std::uint8_t vc, std::uint32_t requester) {
-  Port& p = ports_[out.value()];
+  Port& p = *ports_[out.value()];
   if (p.egress.add(vc, requester, now())) p.held_up_by = nullptr;
   serve(out);
 }
@@ -156,13 +156,13 @@ std::vector<const Transaction*> Device::waiting(PortId out) {
 }
 
 void Device::queued(PortId out, std::int64_t more_bytes) {
-  Port& p = ports_[out.value()];
+  Port& p = *ports_[out.value()];
   p.counters.queued_bytes += static_cast<Bytes>(more_bytes);
   if (context_.listener != nullptr) context_.listener->on_queue(*this, out, p.counters.queued_bytes, now());
 }
 
 void Device::serve(PortId out) {
-  Port& p = ports_[out.value()];
+  Port& p = *ports_[out.value()];
   while (p.egress.waiting()) {
     const EgressPort::Choice choice =
         p.egress.choose(now(), [&](std::uint8_t vc, std::uint32_t requester) -> const WireCost& {
@@ -241,7 +241,7 @@ void Device::on_event(std::uint32_t tag, std::uint64_t data) {
     on_own_event(tag, data);
     return;
   }
-  Port& p = ports_[data];
+  Port& p = *ports_[data];
   if (p.wake != now()) return;  // replaced by an earlier wake-up
   p.wake = Time::max();
   serve(p.id);

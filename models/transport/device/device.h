@@ -12,7 +12,6 @@
 // head.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <tlm>
@@ -115,8 +114,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
 
   /// @pre before elaboration ends
   PortId add_port(const std::string& name, const LinkDirection& transmit);
-  const Port& port(PortId id) const { return ports_[id.value()]; }
-  Port& port(PortId id) { return ports_[id.value()]; }
+  const Port& port(PortId id) const { return *ports_[id.value()]; }
+  Port& port(PortId id) { return *ports_[id.value()]; }
   std::size_t ports() const { return ports_.size(); }
 
   /// Binds both directions of a link.
@@ -127,7 +126,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   /// Trains that start on this port from now on use its line at this rate.
   void set_rate(PortId port, Rate rate);
   /// The link fails in the direction in which this port sends. take_back() follows after the routes are updated.
-  void fail(PortId port) { ports_[port.value()].egress.fail(); }
+  void fail(PortId id) { port(id).egress.fail(); }
   /// The state of some link has changed: derived data is out of date.
   virtual void links_changed() {}
   /// Handles all that waits for a failed link: finds another path, or gives it up.
@@ -169,11 +168,11 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   /// A transaction begins to wait for a port.
   void waits(Transaction& transaction, PortId out) const {
     transaction.waiting_since = now();
-    transaction.stalled_before = ports_[out.value()].stalled;
+    transaction.stalled_before = port(out).stalled;
     transaction.held_up_bytes = transaction.payload_bytes;
   }
   /// True if this port's link has failed.
-  bool lost(PortId out) const { return ports_[out.value()].egress.failed(); }
+  bool lost(PortId out) const { return port(out).egress.failed(); }
   /// Gives up a transaction that holds no resources any more.
   void lose(Transaction& transaction);
   /// Returns the receive buffer's credit for a transaction to the sender at its ingress port.
@@ -190,7 +189,7 @@ class Device : public sc_core::sc_module, protected CalendarClient {
 
   Time now() const { return context_.calendar.now(); }
   FabricContext& context_;
-  std::deque<Port> ports_;
+  std::vector<std::unique_ptr<Port>> ports_;  ///< a port keeps its place: sockets and others refer to it
 
  private:
   PortCounters* credit_waited_for_ = nullptr;  ///< the port for which the credit being returned has waited

@@ -81,7 +81,7 @@ void Endpoint::inject(PortId out, const Part& part) {
   const bool idle = requester.ready.empty();
   requester.parts.push_back(part);
   requester.parts.back().whole_bytes = part.bytes;
-  requester.parts.back().stalled_before = ports_[out.value()].stalled;
+  requester.parts.back().stalled_before = ports_[out.value()]->stalled;
   queued(out, asks(part.kind) ? 0 : static_cast<std::int64_t>(part.bytes));
   if (idle && stage(out, requester)) request_staged(out, number);
 }
@@ -118,7 +118,7 @@ bool Endpoint::stage(PortId out, Requester& requester) {
   if (part.meter != nullptr) wait_for_meter(part, *t);
   t->tail = t->head;
   if (part.rate != Rate()) t->tail = part.written = t->head + part.rate.time_for(t->payload_bytes);
-  t->stalled_before = part.first ? part.stalled_before : ports_[out.value()].stalled;
+  t->stalled_before = part.first ? part.stalled_before : ports_[out.value()]->stalled;
   t->held_up_bytes = part.whole_bytes;
   part.first = false;
   part.bytes -= t->payload_bytes;

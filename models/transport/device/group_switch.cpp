@@ -38,7 +38,7 @@ std::vector<std::uint64_t> GroupSwitch::traits(PortId port) const {
 Rate GroupSwitch::reduction_limit(PortId port, Time round_trip) const {
   if (port.value() >= units_.size() || units_[port.value()] == nullptr) return Rate();
   const ReductionUnit& spec = units_[port.value()]->spec;
-  const Rate line = ports_[port.value()].egress.link().rate;
+  const Rate line = ports_[port.value()]->egress.link().rate;
   Rate limit;
   if (spec.rate != Rate() && spec.rate < line) limit = spec.rate;
   if (spec.slot_bytes != 0 && line.time_for(spec.slot_bytes) < round_trip) {
@@ -51,7 +51,7 @@ Rate GroupSwitch::reduction_limit(PortId port, Time round_trip) const {
 Time GroupSwitch::round_trip(GroupId group) const {
   Time longest;
   for (const Window member : context_.groups[group]) {
-    const Port& down = ports_[port_of(member).value()];
+    const Port& down = *ports_[port_of(member).value()];
     const auto* memory = dynamic_cast<const Endpoint*>(down.peer);
     if (memory == nullptr) SC_REPORT_FATAL(name(), "a member of a group is not at a port of its own");
     const Time back = memory->port(down.peer_port).egress.link().latency;
@@ -173,7 +173,7 @@ void GroupSwitch::reserve(PortId port) {
     if (u.spec.slot_bytes != 0 && u.group != t.group) {
       u.group = t.group;
       const Time loop = round_trip(t.group);
-      u.paced = ports_[port.value()].egress.link().rate.time_for(u.spec.slot_bytes) < loop;
+      u.paced = ports_[port.value()]->egress.link().rate.time_for(u.spec.slot_bytes) < loop;
       if (u.paced) u.window = ByteClock(loop.fs(), u.spec.slot_bytes);
     }
     if (u.paced) {
@@ -181,7 +181,7 @@ void GroupSwitch::reserve(PortId port) {
       u.pace = now() + u.window.advance(t.payload_bytes);
     }
     if (now() > t.waiting_since)
-      t.message->waited_at(ports_[port.value()].counters,
+      t.message->waited_at(ports_[port.value()]->counters,
                            share(now() - t.waiting_since, t.payload_bytes, t.message->bytes));
     copy(t, true);
   }

@@ -17,7 +17,7 @@ TransactionQueue& Switch::queue(PortId out, std::uint8_t vc, std::uint32_t input
 }
 
 Time Switch::ready(const Transaction& t, PortId out) const {
-  return ports_[t.ingress.value()].receive_rate < ports_[out.value()].egress.link().rate ? t.first_packet : t.head;
+  return ports_[t.ingress.value()]->receive_rate < ports_[out.value()]->egress.link().rate ? t.first_packet : t.head;
 }
 
 void Switch::receive(Transaction& t) {
