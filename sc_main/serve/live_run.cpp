@@ -91,6 +91,7 @@ void LiveRun::run_to(Time until) {
     sc_core::sc_start(sc_core::sc_time::from_value(duration.fs()));
   behind_s_ = woken_late_s + behind_s(calendar_.now());
   metrics_.on_progress(calendar_.now(), behind_s_);
+  for (const Ended& ended : std::exchange(ended_, {})) ended.answer->end(ended.cached_tokens);
 }
 
 Time LiveRun::next_instant() const {
@@ -182,7 +183,7 @@ void LiveRun::on_served(std::uint32_t request, const Stay& stay) {
   const std::shared_ptr<Answer> answer = take_out(request);
   close_record(request, std::nullopt);
   metrics_.on_end(answer->request().ends_by_itself);
-  answer->end(stay.counts.cached_tokens);
+  ended_.push_back({answer, stay.counts.cached_tokens});
 }
 
 void LiveRun::on_aborted(std::uint32_t request, const Stay& stay) {

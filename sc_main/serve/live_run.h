@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "sc_main/kinds/serving_run.h"
 #include "sc_main/output_file.h"
@@ -63,6 +64,10 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
     std::shared_ptr<Answer> answer;
     WallClock::time_point came;
   };
+  struct Ended {
+    std::shared_ptr<Answer> answer;
+    std::uint64_t cached_tokens;
+  };
   /// A request of the record. It is written when all before it are, with the instant at which its client left.
   struct Recorded {
     std::string line;  ///< without its end
@@ -104,6 +109,7 @@ class LiveRun : public Backend, private workload::inference::ServiceSink {
   Inbox<Submission> inbox_, leaving_;
   std::atomic<std::uint32_t> under_way_{0};
   std::unordered_map<std::uint32_t, std::shared_ptr<Answer>> answers_;  ///< of requests under way
+  std::vector<Ended> ended_;  ///< in this step: who gets the last of an answer finds it in the metrics
   Time last_arrival_;
   double behind_s_ = 0;  ///< after the latest run_to()
   LiveMetrics metrics_;
