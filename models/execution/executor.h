@@ -106,8 +106,8 @@ class Executor : private collective::CollectiveClient {
     if (listener_ != nullptr) listener_->on_passed(owner, gate);
   }
   void composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
-                bool has_others) const {
-    if (listener_ != nullptr) listener_->on_composed(owner, ready, taken, has_others);
+                const std::vector<std::uint32_t>& reserved, bool has_others) const {
+    if (listener_ != nullptr) listener_->on_composed(owner, ready, taken, reserved, has_others);
   }
   void arrived(std::optional<std::uint32_t> after) const {
     if (listener_ != nullptr) listener_->on_arrived(after);

@@ -33,9 +33,10 @@ class JobListener {
   /// the scheduler's queue. The scheduler waits for no request, unless it has none.
   /// @param ready  gate of what the scheduler needs besides requests: progress of its earlier batches
   /// @param taken  requests that are in a batch of this scheduler for the first time
+  /// @param reserved  requests that leave the queue, with memory for KV that is somewhere else: they come again when it is here
   /// @param has_others  other requests are running
   virtual void on_composed(const void* /*owner*/, std::uint32_t /*ready*/, const std::vector<std::uint32_t>& /*taken*/,
-                           bool /*has_others*/) {}
+                           const std::vector<std::uint32_t>& /*reserved*/, bool /*has_others*/) {}
   /// A request arrives from outside the model: the event being processed has no job as its cause.
   /// @param after  the request whose answer the client has waited for, if any
   virtual void on_arrived(std::optional<std::uint32_t> after) = 0;

@@ -170,7 +170,7 @@ class CriticalPath final : public execution::JobListener,
   void on_reached(const void* owner, std::uint32_t gate) override;
   void on_passed(const void* owner, std::uint32_t gate) override;
   void on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
-                   bool has_others) override;
+                   const std::vector<std::uint32_t>& reserved, bool has_others) override;
   void on_arrived(std::optional<std::uint32_t> after) override;
   void on_answered(std::uint32_t request, std::uint32_t awaiting) override;
   void on_measure_begun(const char* metric, std::uint32_t number) override {

@@ -36,7 +36,9 @@ const CriticalPath::Moment* CriticalPath::first_of(const void* owner, const std:
 }
 
 void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std::vector<std::uint32_t>& taken,
-                               bool has_others) {
+                               const std::vector<std::uint32_t>& reserved, bool has_others) {
+  std::vector<std::uint32_t> leaving = taken;  // the queue
+  leaving.insert(leaving.end(), reserved.begin(), reserved.end());
   Composed& before = composed_[owner];
   const std::optional<Gate> progress = take_gate(owner, ready);
   if (progress) wait_for(progress->met);
@@ -44,7 +46,7 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
   composed.resize(frees_.count());
   before.if_free.resize(frees_.count());
   before.pace.resize(frees_.count(), 1);
-  const Moment* first = first_of(owner, taken);
+  const Moment* first = first_of(owner, leaving);
   const Time ready_at = progress ? progress->met.at : before.at;
   if (first != nullptr && first->at < ready_at) first = nullptr;  // it has waited for the scheduler
   // Others run in other batches, and this one is composed because a request has come.
@@ -61,7 +63,7 @@ void CriticalPath::on_composed(const void* owner, std::uint32_t ready, const std
   // With an asynchronous host, the time until now is that of the batch before the latest one.
   if (before.starts || before.started)
     for (std::size_t f = 0; f < composed.size(); ++f) starting_[f] += since(composed[f], before.if_free[f]);
-  for (const std::uint32_t number : taken) {
+  for (const std::uint32_t number : leaving) {
     const std::optional<Gate> gate = take_gate(owner, number);
     if (!gate) continue;
     Request& request = requests_[number];

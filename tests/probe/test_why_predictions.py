@@ -97,6 +97,32 @@ def test_parts_and_path_of_a_request_alone_are_the_same(tmp_path, shape):
         assert parts.get(name, 0) == pytest.approx(classes.get(name, 0), rel=1e-6, abs=1e-12)
 
 
+def pair(requests):
+    text = serving(requests, host=serving_runs.SYNC)
+    return text.replace("{name: a, tp: 1, pp: 1}", "{name: p, role: prefill}, {name: d, role: decode}")
+
+
+def test_the_path_of_a_pair_goes_through_both_instances(tmp_path):
+    """Prefill, posts, KV and the first step of the other instance, for a request alone."""
+    path = why(tmp_path, "dgx_h100", pair("{list: [{prompt_tokens: 300, output_tokens: 2}]}"))["ttft_s"]
+    parts = summary(tmp_path / "out")["metrics"]["ttft_parts_s"]
+    costs = {cost["cost"]: cost["path_s"] for cost in path["costs"]}
+    classes = {traffic["class"]: traffic["path_s"] for traffic in path["classes"]}
+    assert parts["kv_post"] > 0 and parts["kv"] > 0
+    assert costs["host"] == pytest.approx(parts["host"] + parts["kv_post"], rel=1e-9)
+    assert costs["kernel"] + costs["sharing"] == pytest.approx(parts["prefill_kernels"] + parts["decode_kernels"], rel=1e-6)
+    assert classes["kv"] == pytest.approx(parts["kv"] + parts["kv_contention"], rel=1e-6)
+
+
+@pytest.mark.parametrize("rate", [50, 1500])
+def test_posts_and_kv_of_pairs_are_on_the_path_under_load(tmp_path, rate):
+    path = why(tmp_path, "dgx_h100", pair(f"{{count: 40, arrivals: poisson, rate_per_s: {rate}, {LENGTHS}}}"))["ttft_s"]
+    parts = summary(tmp_path / "out")["metrics"]["ttft_parts_s"]
+    assert row(path, "costs", "cost", "host")["path_s"] >= parts["kv_post"] + parts["host"] > parts["kv_post"] > 0
+    assert row(path, "classes", "class", "kv")["path_s"] >= (parts["kv"] + parts["kv_contention"]) * (1 - 1e-9)
+    assert sum(cost["path_s"] for cost in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
+
+
 @pytest.mark.parametrize("rate", [50, 1500])
 def test_parts_and_path_differ_only_by_the_time_in_the_queue(tmp_path, rate):
     """On the path, this time belongs to what the batches of others did meanwhile."""

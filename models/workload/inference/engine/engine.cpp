@@ -44,8 +44,12 @@ const StageTimes& Engine::stages() {
 }
 
 void Engine::added(std::uint32_t request) {
+  arrived(request);
+  seen();
+}
+
+void Engine::seen() {
   stages_.occupied(true, executor_.fabric().now());
-  executor_.reached(this, request);
   wake();
 }
 
@@ -75,21 +79,13 @@ void Engine::compose() {
   while (scheduler_.may_compose()) {
     Iteration next;
     next.batch = scheduler_.compose();
+    tell_composed(next.batch);
     client_.on_asked(next.batch);
     if (next.batch.items.empty()) {
       if (next.batch.preempted.empty()) return;
       continue;  // the next step may start others
     }
     const std::uint32_t group = next.batch.group;
-    std::vector<std::uint32_t> first;
-    for (const ScheduledBatch::Item& item : next.batch.items)
-      if (item.is_first) first.push_back(item.request);
-    if (spec_.in_turn) {
-      executor_.passed(this, group_gate(group));
-      for (const std::uint32_t request : first) executor_.passed(this, request);
-    } else {
-      executor_.composed(this, group_gate(group), first, scheduler_.running() > first.size());
-    }
     next.composed = executor_.fabric().now();
     next.running = scheduler_.running();
     next.waiting = scheduler_.waiting();
@@ -102,6 +98,20 @@ void Engine::compose() {
     if (token_sends_.size() <= group) token_sends_.resize(group + 1);
     const std::vector<JobRef> after = std::exchange(token_sends_[group], {});
     pipeline_.emit(pass, after);
+  }
+}
+
+void Engine::tell_composed(const ScheduledBatch& batch) const {
+  std::vector<std::uint32_t> first, reserved;
+  for (const ScheduledBatch::Item& item : batch.items)
+    if (item.is_first) first.push_back(item.request);
+  for (const Reservation& each : batch.reservations) reserved.push_back(each.request);
+  if (batch.items.empty() && (spec_.in_turn || reserved.empty())) return;
+  if (spec_.in_turn) {
+    executor_.passed(this, group_gate(batch.group));
+    for (const std::uint32_t request : first) executor_.passed(this, request);
+  } else {
+    executor_.composed(this, group_gate(batch.group), first, reserved, scheduler_.running() > first.size());
   }
 }
 

@@ -99,6 +99,9 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
 
   /// The request has been added to the scheduler.
   void added(std::uint32_t request);
+  /// All KV for which a request waits is here. The scheduler is told when the engine looks: seen() follows.
+  void arrived(std::uint32_t request) { executor_.reached(this, request); }
+  void seen();
   /// The request has been cancelled in the scheduler: batches in flight run on without it.
   void cancelled(std::uint32_t request);
   /// The scheduler may be able to compose a batch that it could not compose before.
@@ -123,6 +126,8 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   static std::uint32_t group_gate(std::uint32_t group) { return ~group; }
   void wake();
   void compose();
+  /// For critical paths: which requests leave the queue, and what the batch waited for.
+  void tell_composed(const ScheduledBatch& batch) const;
   Pass plan(Iteration& iteration);
   void complete();
 

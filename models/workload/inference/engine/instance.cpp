@@ -129,6 +129,7 @@ void Instance::kv_posted(std::uint32_t request) {
 void Instance::kv_arrived(std::uint32_t request) {
   if (sees_kv_at_step_ && engine_.in_flight() > 0) {
     if (ttft_) ttft_->aligns(request, now());
+    engine_.arrived(request);
     unseen_.push_back(request);
     return;
   }
@@ -240,7 +241,7 @@ void Instance::on_batch_done(const ScheduledBatch& batch) {
   for (const std::uint32_t request : std::exchange(unseen_, {})) {
     scheduler_->arrived(request);
     if (ttft_) ttft_->fetched(request, now());
-    engine_.added(request);
+    engine_.seen();
   }
   report();
 }
