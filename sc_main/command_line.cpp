@@ -202,6 +202,10 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--explain-each", o.explain_each,
                  "--explain --json for each line of FILE (-: stdin): settings of --set, separated by tabs")
       ->option_text("FILE");
+  app.add_option("--schedule-times", o.schedule_times,
+                 "Prints the time of a pipeline's slots for each line of FILE (-: stdin), which has a schedule and the times "
+                 "of its stages as JSON; needs no scenario")
+      ->option_text("FILE");
   app.add_flag("--check", o.check, "Only checks the scenario");
   app.add_flag("--schema", o.schema, "Prints the JSON Schema of a scenario");
   app.add_flag("--json", o.json, "JSON instead of text, for --describe, --list-parameters and --explain");
@@ -233,7 +237,7 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     }
     if (!o.scenario.empty() && !o.llmservingsim.cluster_config.empty())
       throw CLI::ValidationError("--cluster-config", "is not accepted with a scenario; give one of the two");
-    if (!o.schema && o.input().empty()) throw CLI::RequiredError("scenario");
+    if (!o.schema && o.schedule_times.empty() && o.input().empty()) throw CLI::RequiredError("scenario");
     for (const auto& [wanted, name] :
          {std::pair{o.vcd, "--vcd"}, {o.timeline, "--timeline"}, {o.iterations, "--iterations"}})
       if (wanted && o.out.empty()) throw CLI::ValidationError(name, "needs --out DIR");

@@ -30,6 +30,7 @@ struct Options {
   std::optional<Time> log_interval;
   std::optional<JobsLevel> jobs;  ///< absent: depends on the number of jobs
   std::string explain_each;       ///< file of settings, -: stdin; empty: none
+  std::string schedule_times;     ///< file of schedules, -: stdin; empty: none
   bool describe = false, list_parameters = false, explain = false, check = false, schema = false, json = false,
        quiet = false;
 

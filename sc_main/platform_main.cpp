@@ -24,6 +24,7 @@
 #include "sc_main/results.h"
 #include "sc_main/run_parts.h"
 #include "sc_main/scenario/load.h"
+#include "sc_main/schedule_times.h"
 #include "sc_main/simulation.h"
 #include "sc_main/stall_report.h"
 #include "sc_main/tracing.h"
@@ -247,20 +248,27 @@ void look_at_parameters(const Options& options, const char* platform) {
   std::cout << (options.json ? json_text(listed) : parameters_text(listed));
 }
 
+/// @param file  -: stdin
+template <class Read>
+void with_lines_of(const std::string& file, const Read& read) {
+  if (file == "-") return read(std::cin);
+  std::ifstream lines(file);
+  if (!lines) throw std::system_error(errno, std::generic_category(), file);
+  read(lines);
+}
+
 int do_as_asked(const Options& options, const char* platform) {
   if (options.schema) {
     std::cout << scenario_schema();
     return kExitDone;
   }
+  if (!options.schedule_times.empty()) {
+    with_lines_of(options.schedule_times, [&](std::istream& questions) { schedule_times(questions, options.schedule_times == "-" ? "stdin" : options.schedule_times); });
+    return kExitDone;
+  }
   prepare_systemc();
   if (!options.explain_each.empty()) {
-    if (options.explain_each == "-") {
-      explain_each(options, platform, std::cin);
-      return kExitDone;
-    }
-    std::ifstream questions(options.explain_each);
-    if (!questions) throw std::system_error(errno, std::generic_category(), options.explain_each);
-    explain_each(options, platform, questions);
+    with_lines_of(options.explain_each, [&](std::istream& questions) { explain_each(options, platform, questions); });
     return kExitDone;
   }
   if (options.list_parameters) {

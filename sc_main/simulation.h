@@ -1,7 +1,7 @@
 // The room `sc_main` is the executables' main part: command line (Options), one Simulation with machine and workload,
 // results. OutputDirectory appears whole or not at all; results.h, link_table.h, JobsCsv, PhaseUse and Metric write its
-// files; Why, Tracing and TraceExport attach probes; describe.h, list_parameters.h and explain_each.h print without a run;
-// Fold chooses which part of a machine is simulated; UserModules makes the modules of shared libraries that a scenario
+// files; Why, Tracing and TraceExport attach probes; describe.h, list_parameters.h, explain_each.h and schedule_times.h print
+// without a run; Fold chooses which part of a machine is simulated; UserModules makes the modules of shared libraries that a scenario
 // names. platform_main.h calls them in order. `scenario` loads, `kinds` has the workloads.
 //
 // One elaborated scenario: fabric, machine and workload, connected and ready to run.

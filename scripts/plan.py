@@ -34,6 +34,7 @@ try:
     from planning.collectives import CollectiveError, Collectives
     from planning.estimate import Estimator
     from planning.explain import Explainer
+    from planning.pipeline import PipelineError, Pipelines
     from serving_plan import command as serving
     from sweeping import whole
 except ImportError as missing:
@@ -48,7 +49,7 @@ class PlanError(Exception):
     """Bad input of a plan."""
 
 
-REFUSALS = (PlanError, machine.MachineError, CollectiveError, serving.PlanError)
+REFUSALS = (PlanError, machine.MachineError, CollectiveError, PipelineError, serving.PlanError)
 
 
 def fixed(text: str) -> tuple[str, str]:
@@ -185,7 +186,7 @@ def plan(options: argparse.Namespace) -> int:
             reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
             raise PlanError(f"no mapping is legal; refused: {reasons}")
         collectives = Collectives(executable, scenario, options.out / COLLECTIVES)
-        estimator = Estimator(question, collectives)
+        estimator = Estimator(question, collectives, Pipelines(executable))
         facts_of = explainer.about(divided.legal, question, options.memory_limit, lambda mapping, found: estimator.estimate(mapping, found).step_s,
                                    options.top, progress("memory and kernels"))
         candidates = Candidates.of(question, options.memory_limit, facts_of, estimator)
@@ -203,7 +204,7 @@ def plan(options: argparse.Namespace) -> int:
     what_if = {}
     if not options.no_what_if:
         changes = simulate.changes(facts, scenario)
-        others = {change: candidates.with_workload(settings, runs.fastest(done), explainer, collectives) for change, settings in changes.items()
+        others = {change: candidates.with_workload(settings, runs.fastest(done), explainer, estimator) for change, settings in changes.items()
                   if any(key in settings for key in simulate.OF_WORKLOAD)}
         collectives.keep()
         what_if = runs.what_if(done, changes, others | {simulate.MEMORY_CHANGE: candidates.fits_into(simulate.MEMORY_FACTOR)})

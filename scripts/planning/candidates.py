@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping as MappingOf
 from dataclasses import dataclass, replace
 
-from .collectives import Collectives
 from .estimate import Estimator
 from .explain import TERMS, Explainer, Facts
 from .space import AXES, RULES, Mapping, Question
@@ -43,7 +42,7 @@ class Candidates:
         """The mappings that fit into a part of the memory, the fastest estimate first."""
         return [mapping for mapping in self.fit if self.facts[mapping].fits(factor * self.limit)]
 
-    def with_workload(self, settings: MappingOf[str, object], also: Iterable[Mapping], explainer: Explainer, collectives: Collectives) -> list[Mapping]:
+    def with_workload(self, settings: MappingOf[str, object], also: Iterable[Mapping], explainer: Explainer, estimator: Estimator) -> list[Mapping]:
         """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape (tp, gtp, cp, pp, recompute) the fastest as
         given is looked at, and the fastest with the smallest micro-batch.
 
@@ -52,7 +51,7 @@ class Candidates:
         """
         question = replace(self.question, batch=settings.get("workload.global_batch", self.question.batch),
                            seq_tokens=settings.get("workload.seq_tokens", self.question.seq_tokens))
-        estimator = Estimator(question, collectives)
+        estimator = estimator.about(question)
         legal = [mapping for mapping in self.fit if not any(is_wrong(mapping, question) for _, is_wrong in RULES)]
         smallest = min((mapping.micro_batch for mapping in legal), default=1)
         looked_at = {(m.tp, m.gtp, m.cp, m.pp, m.recompute): m for m in reversed(legal)}.values()

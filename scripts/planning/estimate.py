@@ -4,7 +4,7 @@
             HIDDEN_OF_BLOCK of a block run beside products (with zero bubble half of them, as products of weights are in slots of their own),
             which have SMS_TAKEN_IN_SERVER fewer SMs meanwhile, or, if their kernels are persistent, to their end. Of collectives that overlap with
             their own products LEFT_OF_OVERLAP stays, and what is longer than these products
-  pipeline  the slots in the order of the schedule (pipeline.py), stages of different length included. 1F1B sends block; sends of all other
+  pipeline  the slots in the order of the schedule (--schedule-times), stages of different length included. 1F1B sends block; sends of all other
             schedules run beside kernels and take SENDS_TAKE of their SMs
   dp        at the rate of a bucket's reduce-scatter alone. zero_stage 0 and 1: gradients (with dp_overlap: what the last backward slot does
             not hide of them), and the gather of the weights (with param_gather_overlap: what the first forward slot does not hide of it). 2: the
@@ -21,9 +21,9 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
-from . import pipeline
 from .collectives import Collectives
 from .explain import Facts
+from .pipeline import Pipelines, Stage
 from .space import Mapping, Question
 
 BYTES = 2  # of an activation
@@ -54,7 +54,11 @@ class Estimate:
 class Estimator:
     question: Question
     collectives: Collectives
+    pipelines: Pipelines
     known: dict[Mapping, Estimate] = field(default_factory=dict)
+
+    def about(self, question: Question) -> "Estimator":
+        return Estimator(question, self.collectives, self.pipelines)
 
     def _members(self, count: int, stride: int) -> tuple[int, ...]:
         """GPUs of the first group. Of a group over many servers those of the first ones."""
@@ -84,7 +88,7 @@ class Estimator:
         sent = facts.sent("ep") / (facts.answer["micro_batches"] * self._layers(facts) * count)
         return count * self.collectives.seconds("all_to_all", self._members(mapping.ep, mapping.tp * mapping.gtp * mapping.cp), round(sent * mapping.ep / (mapping.ep - 1)))
 
-    def _stages(self, mapping: Mapping, facts: Facts) -> list[pipeline.Stage]:
+    def _stages(self, mapping: Mapping, facts: Facts) -> list[Stage]:
         zero_bubble = mapping.schedule.startswith("zb")
         tensor, one = self._tensor(mapping, facts)
         experts = self._experts(mapping, facts)
@@ -107,7 +111,7 @@ class Estimator:
                 hidden = min(layers * beside, shared)
                 exposed, stretch = layers * tensor - hidden, SMS_TAKEN_IN_SERVER * (shared if self.question.persistent else hidden)
             of_forward = layers * (min(exposed / layers, 4 * one) if layers else 0.0)
-            found.append(pipeline.Stage(forward + of_forward + layers * experts / 2,
+            found.append(Stage(forward + of_forward + layers * experts / 2,
                                         backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
         return found
 
@@ -207,7 +211,7 @@ class Estimator:
         """@param facts  the same whenever this mapping is estimated"""
         if mapping not in self.known:
             stages = self._stages(mapping, facts)
-            slots = pipeline.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
+            slots = self.pipelines.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
             self.known[mapping] = Estimate(slots, self._exposed(mapping, facts) + self._gathered(mapping, facts))
         return self.known[mapping]
 

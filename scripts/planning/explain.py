@@ -14,14 +14,11 @@ Where it is then more than the slowest estimate that would be simulated, and tha
 """
 
 import concurrent.futures
-import contextlib
 import hashlib
 import json
 import math
-import os
 import pathlib
 import queue
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +26,11 @@ from dataclasses import dataclass, replace
 from lib import run_files, runner, written
 from sweeping.identity import contents
 
+from .questions import Answers
 from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question
 
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 ANY_FIDELITY = {"fabric.fidelity": "fluid"}  # the answer does not depend on it, and a fluid machine is ready sooner
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # a third of the time of a question with many GPUs is page faults
 KEPT = "answers of an executable; delete it to ask again"  # OUT/explained.json
 TERMS = ("weights", "gradients", "optimizer", "gathered", "activations", "recomputed", "software")
 
@@ -88,29 +85,6 @@ def _kernels(mapping: Mapping) -> Mapping:
     """The same for mappings that have the same kernels on the same stages."""
     added = 0 if mapping.zero_stage < 2 else 2  # gradients of micro-batches are added on each rank, or after a reduce-scatter
     return replace(mapping, zero_stage=added, schedule="zbv" if mapping.schedule == "zbv" else "1f1b")
-
-
-class _Process:
-    """A process of the executable that answers one question after another."""
-
-    def __init__(self, executable: pathlib.Path, scenario: pathlib.Path) -> None:
-        self.process = subprocess.Popen([str(executable), str(scenario), "--explain-each", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=os.environ | HUGE_PAGES, start_new_session=True)
-
-    def answer(self, settings: dict) -> dict:
-        words = runner.set_options(settings | FOLDED | ANY_FIDELITY)[1::2]
-        line = ""
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write("\t".join(words) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        return json.loads(line) if line else {"error": f"{self.process.args[0]} ended with status {self.process.wait()}"}
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Explainer:
@@ -219,14 +193,14 @@ class Explainer:
         wanted = [(self._key(settings), settings) for settings in all_settings]
         missing = {key: settings for key, settings in wanted if key not in self.known}
         if missing:
-            idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+            idle: queue.SimpleQueue[Answers] = queue.SimpleQueue()
             for _ in range(min(self.workers, len(missing))):
-                idle.put(_Process(self.executable, self.scenario))
+                idle.put(Answers([str(self.executable), str(self.scenario), "--explain-each", "-"]))
 
             def answer(settings: dict) -> dict:
                 process = idle.get()
                 try:
-                    found = process.answer(settings)
+                    found = process.to_line("\t".join(runner.set_options(settings | FOLDED | ANY_FIDELITY)[1::2]))
                 finally:
                     idle.put(process)
                 return found if "error" in found else {key: found[key] for key in ("micro_batches", "stages", "memory", "sent")}
