@@ -4,7 +4,7 @@
 #include <set>
 
 #include "workload/bench/collective_spec.h"
-#include "workload/training/training_spec.h"
+#include "workload/training/plan/training_spec.h"
 
 namespace railyard {
 

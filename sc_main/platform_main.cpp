@@ -263,7 +263,9 @@ int do_as_asked(const Options& options, const char* platform) {
     return kExitDone;
   }
   if (!options.schedule_times.empty()) {
-    with_lines_of(options.schedule_times, [&](std::istream& questions) { schedule_times(questions, options.schedule_times == "-" ? "stdin" : options.schedule_times); });
+    with_lines_of(options.schedule_times, [&](std::istream& questions) {
+      schedule_times(questions, options.schedule_times == "-" ? "stdin" : options.schedule_times);
+    });
     return kExitDone;
   }
   prepare_systemc();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/input_error.h"
-#include "workload/training/schedule_spec.h"
+#include "workload/training/schedule/spec.h"
 
 namespace railyard {
 
@@ -18,9 +18,8 @@ namespace {
 
 using workload::training::ScheduleKind;
 using workload::training::ScheduleSpec;
-using workload::training::StageTimes;
 
-using Seconds = std::array<double, 5>;  // of StageTimes, in its order
+using Seconds = std::array<double, 5>;  // of workload::training::StageTimes, in its order
 
 ScheduleKind schedule_kind(const std::string& name, const Origin& at) {
   const auto& names = workload::training::kScheduleNames;
@@ -43,7 +42,7 @@ double seconds_of_slots(ScheduleSpec& spec, const std::vector<Seconds>& stages, 
   spec.times.clear();
   for (const Seconds& stage : stages) {
     const auto part = [&](std::size_t i) { return Time::seconds(stage[i] * scale); };
-    spec.times.push_back(StageTimes{part(0), part(1), part(2), part(3), part(4)});
+    spec.times.push_back(workload::training::StageTimes{part(0), part(1), part(2), part(3), part(4)});
   }
   return run_schedule(make_schedule(spec), spec.times).makespan.seconds() / scale;
 }
@@ -60,8 +59,8 @@ nlohmann::json answer(const std::string& line, const Origin& at) {
   if (const auto wrong = illegal_value(spec)) throw InputError(at, fmt::format("{}: {}", wrong->key, wrong->text));
   const auto stages = question.at("stages").get<std::vector<Seconds>>();
   if (stages.size() != std::size_t{spec.ranks} * spec.virtual_stages)
-    throw InputError(at, fmt::format("stages: {} of them, but {} ranks with {} virtual stages each", stages.size(), spec.ranks,
-                                 spec.virtual_stages));
+    throw InputError(at, fmt::format("stages: {} of them, but {} ranks with {} virtual stages each", stages.size(),
+                                     spec.ranks, spec.virtual_stages));
   return {{"time_s", seconds_of_slots(spec, stages, at)}};
 }
 

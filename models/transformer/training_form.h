@@ -90,7 +90,7 @@ struct TrainingForm {
   FusedKernels fused;
   /// Activations are [sequence, batch, hidden], so sequence-parallel ranks have rows that follow each other. Otherwise
   /// ([batch, sequence, hidden]) a kernel copies all tokens after a gather and before a reduce-scatter. A product that
-  /// overlaps with it needs no copy, but the gradient of its weight may (workload/training/coupled_steps.h).
+  /// overlaps with it needs no copy, but the gradient of its weight may (workload/training/plan/coupled_steps.h).
   bool sequence_first = true;
   GradientSum gradient_sum = GradientSum::after_reduce;
   DataType gradients = DataType::tf32;   ///< in which gradients are added; tf32: 32 bits

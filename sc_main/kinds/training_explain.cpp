@@ -7,8 +7,8 @@
 #include "sc_main/kinds/training_run.h"
 #include "transformer/parameters.h"
 #include "workload/bench/collective_bench.h"
-#include "workload/training/schedule_gantt.h"
-#include "workload/training/schedule_slots.h"
+#include "workload/training/schedule/gantt.h"
+#include "workload/training/schedule/slots.h"
 
 namespace railyard {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "workload/training/training_step.h"
+#include "workload/training/run/training_step.h"
 
 namespace railyard {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sc_main/output_file.h"
-#include "workload/training/training_step.h"
+#include "workload/training/run/training_step.h"
 
 namespace railyard {
 

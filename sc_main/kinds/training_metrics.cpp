@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "transformer/training_flops.h"
-#include "workload/training/schedule_ideal.h"
+#include "workload/training/schedule/ideal.h"
 
 namespace railyard {
 

@@ -9,10 +9,10 @@
 #include "gpu/kernels/step_clock.h"
 #include "sc_main/output_file.h"
 #include "transformer/parameters.h"
-#include "workload/training/planned_step.h"
-#include "workload/training/schedule_gantt.h"
-#include "workload/training/schedule_slots.h"
-#include "workload/training/schedule_text.h"
+#include "workload/training/plan/planned_step.h"
+#include "workload/training/schedule/gantt.h"
+#include "workload/training/schedule/slots.h"
+#include "workload/training/schedule/text.h"
 
 namespace railyard {
 

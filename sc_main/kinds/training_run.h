@@ -9,8 +9,8 @@
 #include "sc_main/kinds/training_gtp.h"
 #include "sc_main/kinds/training_memory.h"
 #include "sc_main/kinds/workload_run.h"
-#include "workload/training/schedule_times.h"
-#include "workload/training/training_step.h"
+#include "workload/training/run/training_step.h"
+#include "workload/training/schedule/times.h"
 
 namespace railyard {
 

@@ -1,5 +1,5 @@
-"""Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport and inference by their
-layers. Python's commands import rooms, and rooms import scripts/lib.
+"""Includes point downwards: from a folder to those above it in the table of docs/architecture.md, and inside transport, inference and training by
+their layers. Python's commands import rooms, and rooms import scripts/lib.
 
 Then an edit of a header rebuilds what stands on it and nothing else."""
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
-INFERENCE = ["requests", "kv", "routing", "scheduler", "engine", "service"]
+ROOMS = {"inference": ["requests", "kv", "routing", "scheduler", "engine", "service"], "training": ["schedule", "plan", "memory", "run"]}
 TRANSPORT = [{"link"}, {"device"}, {"fluid", "study"}, {"faults", "recovery"}, {"quiet_watch", "horizon"}, {"fabric"}, {"assembly"}, {"edge"}]
 
 
@@ -62,12 +62,13 @@ def test_layers_of_transport_include_lower_ones():
     assert not upwards
 
 
-def test_rooms_of_inference_include_earlier_ones():
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_of_a_workload_include_earlier_ones(part):
     upwards = []
-    for path, names in sources("workload/inference").items():
-        room = INFERENCE.index(path.split("/")[2])
+    for path, names in sources(f"workload/{part}").items():
+        room = ROOMS[part].index(path.split("/")[2])
         for name in names:
-            if name.startswith("workload/inference/") and INFERENCE.index(name.split("/")[2]) > room:
+            if name.startswith(f"workload/{part}/") and ROOMS[part].index(name.split("/")[2]) > room:
                 upwards.append((path, name))
     assert not upwards
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "tests/support/job_bench.h"
-#include "workload/training/schedule_slots.h"
-#include "workload/training/schedule_spec.h"
-#include "workload/training/schedule_times.h"
-#include "workload/training/training_step.h"
+#include "workload/training/run/training_step.h"
+#include "workload/training/schedule/slots.h"
+#include "workload/training/schedule/spec.h"
+#include "workload/training/schedule/times.h"
 
 namespace railyard::test {
 

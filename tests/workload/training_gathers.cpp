@@ -3,9 +3,9 @@
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
 #include "workload/program/rank_programs.h"
-#include "workload/training/weight_cache.h"
-#include "workload/training/weight_chain.h"
-#include "workload/training/weight_order.h"
+#include "workload/training/plan/weight_cache.h"
+#include "workload/training/plan/weight_order.h"
+#include "workload/training/run/weight_chain.h"
 
 using namespace railyard;
 using namespace railyard::test;

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "workload/training/schedule_generators.h"
-#include "workload/training/schedule_ideal.h"
-#include "workload/training/schedule_slots.h"
+#include "workload/training/schedule/generators.h"
+#include "workload/training/schedule/ideal.h"
+#include "workload/training/schedule/slots.h"
 
 using namespace railyard;
 using namespace railyard::workload::training;

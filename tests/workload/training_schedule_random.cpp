@@ -5,10 +5,10 @@
 #include <map>
 #include <random>
 
-#include "workload/training/schedule_check.h"
-#include "workload/training/schedule_slots.h"
-#include "workload/training/schedule_spec.h"
-#include "workload/training/schedule_text.h"
+#include "workload/training/schedule/check.h"
+#include "workload/training/schedule/slots.h"
+#include "workload/training/schedule/spec.h"
+#include "workload/training/schedule/text.h"
 
 using namespace railyard;
 using namespace railyard::workload::training;

@@ -3,9 +3,9 @@
 #include <boost/test/unit_test.hpp>
 
 #include "base/input_error.h"
-#include "workload/training/schedule_gantt.h"
-#include "workload/training/schedule_spec.h"
-#include "workload/training/schedule_text.h"
+#include "workload/training/schedule/gantt.h"
+#include "workload/training/schedule/spec.h"
+#include "workload/training/schedule/text.h"
 
 using namespace railyard;
 using namespace railyard::workload::training;

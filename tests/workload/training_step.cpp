@@ -1,10 +1,10 @@
-// The executor against the reference scheduler (schedule_times.h): with slots of given lengths, each slot of each schedule
+// The executor against the reference scheduler (schedule/times.h): with slots of given lengths, each slot of each schedule
 // starts when the reference says, with transfers as measured; its step is the closed form's; and the peak of memory is
 // what the plan says.
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
-#include "workload/training/schedule_ideal.h"
-#include "workload/training/schedule_text.h"
+#include "workload/training/schedule/ideal.h"
+#include "workload/training/schedule/text.h"
 
 using namespace railyard;
 using namespace railyard::test;

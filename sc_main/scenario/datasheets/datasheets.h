@@ -15,7 +15,7 @@
 #include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/host.h"
-#include "workload/training/software.h"
+#include "workload/training/plan/software.h"
 
 namespace railyard::scenario {
 

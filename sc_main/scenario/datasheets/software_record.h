@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sc_main/scenario/table/record.h"
-#include "workload/training/software.h"
+#include "workload/training/plan/software.h"
 
 namespace railyard::scenario {
 

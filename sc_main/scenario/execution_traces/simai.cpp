@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "workload/execution_trace/order.h"
-#include "workload/training/schedule.h"
-#include "workload/training/schedule_spec.h"
+#include "workload/training/schedule/schedule.h"
+#include "workload/training/schedule/spec.h"
 
 namespace railyard::scenario {
 

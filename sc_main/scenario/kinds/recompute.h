@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sc_main/scenario/kinds/kind.h"
-#include "workload/training/training_spec.h"
+#include "workload/training/plan/training_spec.h"
 
 namespace railyard::scenario {
 

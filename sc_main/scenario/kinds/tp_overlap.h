@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "sc_main/scenario/kinds/kind.h"
-#include "workload/training/training_spec.h"
+#include "workload/training/plan/training_spec.h"
 
 namespace railyard::scenario {
 

@@ -18,7 +18,7 @@
 #include "sc_main/scenario/kinds/training_schedule.h"
 #include "sc_main/scenario/kinds/training_states.h"
 #include "sc_main/scenario/table/words.h"
-#include "workload/training/training_spec.h"
+#include "workload/training/plan/training_spec.h"
 
 namespace railyard::scenario {
 

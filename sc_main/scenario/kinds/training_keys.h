@@ -4,7 +4,7 @@
 #include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/recompute.h"
 #include "sc_main/scenario/table/record.h"
-#include "workload/training/training_spec.h"
+#include "workload/training/plan/training_spec.h"
 
 namespace railyard::scenario {
 

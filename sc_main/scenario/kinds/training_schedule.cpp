@@ -4,7 +4,7 @@
 
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/table/words.h"
-#include "workload/training/schedule_text.h"
+#include "workload/training/schedule/text.h"
 
 namespace railyard::scenario {
 

@@ -1,0 +1,94 @@
+#include "workload/training/plan/planned_step.h"
+
+#include <algorithm>
+
+#include "collective/tuner.h"
+#include "workload/training/plan/nccl_request.h"
+
+namespace railyard::workload::training {
+
+using transformer::RankGroup;
+
+namespace {
+
+using Sites = std::array<collective::Site, transformer::kRankGroups>;
+
+collective::Site site_of(const std::vector<std::uint32_t>& ranks, TrafficClass traffic, const TrainingSpec& spec,
+                         const Mesh& mesh, const transport::Fabric& fabric) {
+  std::vector<gpu::Gpu*> gpus;
+  for (const std::uint32_t rank : ranks) gpus.push_back(mesh.rank(rank).gpu);
+  collective::Site site = collective::site_of(gpus, collective::group_of(gpus), fabric);
+  site.most_channels = nccl_request(spec.software, traffic).most_channels;
+  return site;
+}
+
+/// By RankGroup, of the groups of the first rank.
+Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabric& fabric) {
+  Sites sites;
+  const auto add = [&](RankGroup group, Dimension dimension, TrafficClass traffic) {
+    sites[static_cast<std::size_t>(group)] = site_of(mesh.groups({dimension}).front(), traffic, spec, mesh, fabric);
+  };
+  add(RankGroup::tp, Dimension::tp, TrafficClass::tp);
+  add(RankGroup::ep, Dimension::ep, TrafficClass::ep);
+  add(RankGroup::cp, Dimension::cp, TrafficClass::cp);
+  return sites;
+}
+
+gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
+  gpu::LayerTime time;
+  time.kernels_s = plan.kernels_s;
+  for (const SlotStep& step : plan.steps) {
+    const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
+    if (step.kernels != nullptr || site.ranks == 1) continue;
+    const bool beside = step.coupled != nullptr || step.beside_next;
+    (beside ? time.beside_s : time.waits_s) += collective::planned_s(site, step.operation, step.bytes);
+  }
+  return time;
+}
+
+}  // namespace
+
+gpu::LayerTraffic planned_traffic(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
+                                  const transport::Fabric& fabric) {
+  const Sites sites = sites_of(spec, mesh, fabric);
+  gpu::LayerTime sum;
+  for (std::uint32_t stage = 0; stage < plans.stages(); ++stage)
+    for (const SlotKind kind : {SlotKind::forward, SlotKind::backward}) {
+      const gpu::LayerTime time = planned_time(plans.plan(kind, stage), sites);
+      sum.kernels_s += time.kernels_s;
+      sum.waits_s += time.waits_s;
+      sum.beside_s += time.beside_s;
+    }
+  return sum.traffic();
+}
+
+std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
+                                      const transport::Fabric& fabric, Bytes sent_bytes) {
+  const Sites sites = sites_of(spec, mesh, fabric);
+  const std::vector<std::uint32_t> line = mesh.groups({Dimension::pp}).front();
+  const auto transfer = [&](std::uint32_t from) {
+    const std::vector<std::uint32_t> pair{line[from % line.size()], line[(from + 1) % line.size()]};
+    if (pair[0] == pair[1]) return Time();
+    return Time::seconds(collective::planned_s(site_of(pair, TrafficClass::pp, spec, mesh, fabric),
+                                               collective::Operation::send_recv, sent_bytes));
+  };
+  std::vector<StageTimes> times;
+  for (std::uint32_t s = 0; s < plans.stages(); ++s) {
+    const auto slot = [&](SlotKind kind) {
+      const SlotPlan& plan = plans.slowest(kind, s);
+      const gpu::LayerTime time = planned_time(plan, sites);
+      const double gpu_s = time.kernels_s + time.waits_s;
+      if (spec.software.launch != Launch::eager) return Time::seconds(gpu_s);
+      double host_us = 0;
+      for (const SlotStep& step : plan.steps) host_us += step.launches * spec.software.host_us;
+      const double before_us = kind == SlotKind::forward ? spec.software.slot_host_us : 0;
+      return Time::seconds(before_us * 1e-6 + std::max(gpu_s, host_us * 1e-6));
+    };
+    const auto last = static_cast<std::uint32_t>(line.size() - 1);  // the rank before the first one
+    times.push_back({slot(SlotKind::forward), slot(SlotKind::backward_inputs), slot(SlotKind::backward_weights),
+                     transfer(s), transfer(s + last)});
+  }
+  return times;
+}
+
+}  // namespace railyard::workload::training
