@@ -202,10 +202,8 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
   app.add_option("--explain-each", o.explain_each,
                  "--explain --json for each line of FILE (-: stdin): settings of --set, separated by tabs")
       ->option_text("FILE");
-  app.add_option(
-         "--schedule-times", o.schedule_times,
-         "Prints the time of a pipeline's slots for each line of FILE (-: stdin), which has a schedule and the times "
-         "of its stages as JSON; needs no scenario")
+  app.add_option("--schedule-times", o.schedule_times,
+                 "Prints times of pipeline schedules: a question in JSON for each line of FILE (-: stdin)")
       ->option_text("FILE");
   app.add_flag("--check", o.check, "Only checks the scenario");
   app.add_flag("--schema", o.schema, "Prints the JSON Schema of a scenario");
