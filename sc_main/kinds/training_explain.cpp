@@ -196,6 +196,11 @@ Value TrainingRun::explain() {
   }
   if (plans_->places() > 1) e["hottest_ep_shares"] = hottest_shares();
   e["memory"] = memory_terms();
+  e["checkpoint"] = Value::empty_list();
+  for (std::uint32_t p = 0; p < spec().pp(); ++p)
+    e["checkpoint"].push_back({{"pipeline_rank", p},
+                               {"weights_bytes", memory_->saved(p).weights},
+                               {"optimizer_bytes", memory_->saved(p).optimizer}});
   e["sent"] = sent_by_group();
   return e;
 }

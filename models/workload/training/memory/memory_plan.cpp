@@ -235,6 +235,17 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
       projections += divided_projection_weights(model, stages[s], spec.tp(), spec.ep(), spec.division());
       of_micro_batch += stages_[s].kept;
     }
+    SavedState& saved = saved_.emplace_back();
+    // Of parameters that so many of its ranks hold alike.
+    const auto save = [&](std::uint64_t held, std::uint32_t copies) {
+      const transformer::TrainingState once = training_state(held, precision, {0, 1});
+      const Bytes distinct = spec.ranks() / spec.pp() / copies;
+      saved.weights += distinct * once.weights;
+      saved.optimizer += distinct * once.optimizer;
+    };
+    save(spec.form.adapters ? adapters : parameters.common, spec.replicas());
+    save(spec.form.adapters ? 0 : parameters.experts, spec.expert_replicas());
+    save(whole, spec.replicas() * spec.gtp());
     const transformer::StateSharding sharding{spec.zero_stage, spec.state_shards()};
     if (spec.form.adapters) {
       peak.state = training_state(adapters, precision, sharding);

@@ -59,6 +59,12 @@ struct PeakMemory {
   }
 };
 
+/// What a checkpoint takes of the ranks of a pipeline rank together, each parameter once: trained weights, and the optimizer's
+/// master copies and moments.
+struct SavedState {
+  Bytes weights = 0, optimizer = 0;
+};
+
 /// Largest share, over the virtual stages, of what a stage keeps of a micro-batch that its gradients of weights need. More
 /// than 1 with recomputation.
 double kept_for_weights(const transformer::ModelShape& model, const TrainingSpec& spec);
@@ -70,6 +76,7 @@ class MemoryPlan {
   /// Virtual stage.
   const StageMemory& stage(std::uint32_t stage) const { return stages_[stage]; }
   const PeakMemory& peak(std::uint32_t pipeline_rank) const { return peaks_[pipeline_rank]; }
+  const SavedState& saved(std::uint32_t pipeline_rank) const { return saved_[pipeline_rank]; }
   /// The pipeline rank that needs most.
   const PeakMemory& largest() const;
   /// Held for the whole step, without gathered weights.
@@ -90,6 +97,7 @@ class MemoryPlan {
   const std::uint32_t prefetch_layers_;
   std::vector<StageMemory> stages_;
   std::vector<PeakMemory> peaks_;  ///< by pipeline rank
+  std::vector<SavedState> saved_;  ///< by pipeline rank
 };
 
 /// "weights 10.3 GB + gradients 20.6 GB + ... = 61.2 GB"
