@@ -15,9 +15,10 @@ struct Feature {
 const std::vector<Feature>& features() {
   static const std::vector<Feature> kFeatures{
       {{"dataloader", "data_loading", "num_workers"}, "loading of data; a step begins with its batch in memory"},
-      {{"checkpoint", "checkpoint_interval", "save_interval"}, "checkpoints that are written between steps"},
-      {{"eval_interval", "evaluation"}, "evaluation between steps"},
-      {{"mtbf_hours", "failures"}, "failures during training, and restarts"},
+      {{"checkpoint", "checkpoint_interval", "save_interval"},
+       "checkpoints in a scenario; scripts/train_run.py adds them"},
+      {{"eval_interval", "evaluation"}, "evaluation in a scenario; scripts/train_run.py adds it"},
+      {{"mtbf_hours", "failures"}, "failures in a scenario; scripts/train_run.py adds them"},
       {{"optimizer_type", "muon", "sgd"}, "optimizers other than Adam"},
       {{"remat", "remat_policy"}, "rematerialisation by a policy on names, as in XLA; recompute lists modules"},
       {{"capacity_factor", "moe_expert_capacity_factor", "drop_tokens"},

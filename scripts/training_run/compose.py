@@ -1,0 +1,104 @@
+"""The process of a run from a simulated step and how the run is operated."""
+
+import math
+from dataclasses import dataclass, replace
+
+from . import best, checkpoints, formulas, stragglers
+from .checkpoints import Cost
+from .operation import BEST, Operation
+from .process import Cause, Process
+from .step import Simulator, Step
+
+HOUR_S = 3600.0
+LEAST_CHANCE = 1e-3  # that a segment ends without a failure
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Training from a checkpoint to the next one, in seconds."""
+
+    chosen_s: float  # in whole steps
+    least_s: float  # so that a checkpoint is written before the next one
+    young_s: float | None = None  # without failures, no interval is best
+    daly_s: float | None = None
+    formula_s: float | None = None
+    simulated_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Composed:
+    process: Process
+    cost: Cost
+    intervals: Intervals
+    narrow_s: float | None  # a step beside a write, if it was simulated
+
+    @property
+    def extra_s(self) -> float:
+        """What the steps beside one write take longer."""
+        return self.cost.writing_s * (1 - 1 / self.process.slowdown)
+
+    def segment_s(self, training_s: float) -> float:
+        """From a checkpoint to the next one, with all pauses."""
+        process = self.process
+        looks = training_s / (process.step_s * process.stragglers.mean) / process.evaluation_steps if process.evaluation_steps else 0.0
+        return training_s + process.pause_s + self.extra_s + looks * process.evaluation_s
+
+    def goodput(self, training_s: float) -> float:
+        """By the closed form, with a server for every failure: steps as simulated / time."""
+        process = self.process
+        useful = training_s / process.stragglers.mean
+        return useful / formulas.between_safe_s(process.mtbf_s, self.segment_s(training_s), process.writing_s, process.recovery_s)
+
+
+def _causes(step: Step, operation: Operation) -> tuple[Cause, ...]:
+    failures = operation.failures
+    hours = {"gpu": failures.gpu_mtbf_h, "nic": failures.nic_mtbf_h, "server": failures.server_mtbf_h}
+    causes = [Cause(name, step.members[name] / mtbf / HOUR_S, True) for name, mtbf in hours.items() if mtbf and step.members[name]]
+    if failures.job_mtbf_h:
+        causes.append(Cause("job", 1 / failures.job_mtbf_h / HOUR_S, False))
+    return tuple(causes)
+
+
+def compose(step: Step, operation: Operation, simulator: Simulator, tokens: float, seed: int) -> Composed:
+    """@throws InputError, step.Failed"""
+    cost = checkpoints.cost_of(step, operation)
+    narrow_s = None
+    if cost.nic_share > 0 and step.servers > 1:
+        narrow_s = simulator.narrow_s(step.server.nic_gb_per_s * (1 - cost.nic_share))
+    slowdown = max(1.0, narrow_s / step.seconds) if narrow_s else 1.0
+    slow = {(one.of, one.rate_ratio): max(1.0, simulator.slow_s(one.of, one.rate_ratio) / step.seconds) for one in operation.stragglers if one.share}
+    members = stragglers.of(operation.stragglers, step.members, slow)
+    causes, failures, evaluation = _causes(step, operation), operation.failures, operation.evaluation
+    steps = math.ceil(tokens / step.tokens)
+    process = Process(steps, step.seconds, steps, cost.pause_s, cost.writing_s, slowdown, evaluation.interval_steps or 0, evaluation.pause_s or 0.0, members,
+                      causes, failures.detection_s, failures.restart_s or 0.0, cost.reload_s, failures.spares, (failures.repair_h or 0.0) * HOUR_S)
+    intervals = _intervals(Composed(process, cost, Intervals(0.0, 0.0), narrow_s), operation, seed)
+    mean_s = process.step_s * members.mean
+    interval = min(steps, max(1, round(intervals.chosen_s / mean_s), math.ceil(intervals.least_s / mean_s)))
+    composed = Composed(replace(process, interval=interval), cost, replace(intervals, chosen_s=interval * mean_s), narrow_s)
+    _check_end(composed.process, composed.segment_s(composed.intervals.chosen_s), operation)
+    return composed
+
+
+def _intervals(composed: Composed, operation: Operation, seed: int) -> Intervals:
+    process, cost = composed.process, composed.cost
+    least_s = cost.pause_s + cost.writing_s
+    asked = operation.checkpoint.interval_s
+    if asked != BEST and operation.checkpoint.mode != "none" and asked < least_s:
+        raise operation.wrong("checkpoint.interval_s", f"a checkpoint takes longer than its interval: {least_s:.4g} s of {asked:g} s; {cost.limit} limits it")
+    whole_s = process.steps * process.step_s * process.stragglers.mean
+    if not process.causes or operation.checkpoint.mode == "none":
+        return Intervals(whole_s if asked == BEST or operation.checkpoint.mode == "none" else asked, least_s)
+    _check_end(process, least_s, operation)
+    price_s, mtbf_s = process.pause_s + composed.extra_s, process.mtbf_s
+    simulated_s = best.interval_s(mtbf_s, process.pause_s, composed.extra_s, process.writing_s, process.recovery_s, seed)
+    return Intervals(max(simulated_s, least_s) if asked == BEST else asked, least_s, formulas.young_s(price_s, mtbf_s), formulas.daly_s(price_s, mtbf_s),
+                     formulas.best_s(price_s, mtbf_s), simulated_s)
+
+
+def _check_end(process: Process, segment_s: float, operation: Operation) -> None:
+    """@param segment_s  from a checkpoint to the next one"""
+    for what, seconds, key in (("of a restart", process.recovery_s, "failures.restart_s"),
+                               ("from a checkpoint to the next safe one", segment_s + process.writing_s, "checkpoint.interval_s")):
+        if math.exp(-seconds / process.mtbf_s) < LEAST_CHANCE:
+            raise operation.wrong(key, f"the run does not end: failures are {process.mtbf_s:.4g} s apart, and the time {what} is {seconds:.4g} s")
