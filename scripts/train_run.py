@@ -2,7 +2,7 @@
 """Tells how long a training run takes to a number of tokens, with checkpoints, failures, stragglers and evaluation.
 
   scripts/train_run.py scenarios/training/llama3_8b_8.yaml --tokens 1e12
-  scripts/train_run.py SCENARIO --tokens 15.6e12 --operation examples/training_run/llama3_405b.yaml --out out/run
+  scripts/train_run.py SCENARIO --tokens 15.6e12 --operation docs/training_run/llama3_405b.yaml --out out/run
   scripts/train_run.py --run DIR --tokens 15.6e12 --operation FILE    # the step of a finished run
   scripts/train_run.py --keys                                         # the keys of an operation
 
