@@ -66,7 +66,12 @@ def compose(step: Step, operation: Operation, simulator: Simulator, tokens: floa
     if cost.nic_share > 0 and step.servers > 1:
         narrow_s = simulator.narrow_s(step.server.nic_gb_per_s * (1 - cost.nic_share))
     slowdown = max(1.0, narrow_s / step.seconds) if narrow_s else 1.0
-    slow = {(one.of, one.rate_ratio): max(1.0, simulator.slow_s(one.of, one.rate_ratio) / step.seconds) for one in operation.stragglers if one.share}
+    slow = {}
+    for i, one in enumerate(operation.stragglers):
+        if one.of == "nic" and not step.server.nics:
+            raise operation.wrong("stragglers", f"{i}.of: nic: the machine has no NICs")
+        if one.share and (one.of, one.rate_ratio) not in slow:
+            slow[one.of, one.rate_ratio] = max(1.0, simulator.slow_s(one.of, step.first[one.of], one.rate_ratio) / step.seconds)
     members = stragglers.of(operation.stragglers, step.members, slow)
     causes, failures, evaluation = _causes(step, operation), operation.failures, operation.evaluation
     steps = math.ceil(tokens / step.tokens)

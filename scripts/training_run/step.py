@@ -52,6 +52,7 @@ class Step:
     saved: tuple[tuple[float, float], ...]  # bytes of weights and of optimizer in a checkpoint, by pipeline rank
     held: tuple[tuple[float, float], ...]  # the same on a GPU, by pipeline rank
     on_host_bytes: float  # of a rank, by the scenario's offload
+    first: dict[str, str]  # names of the first GPU, and of the first NIC's port, for events
 
     @property
     def seconds(self) -> float:
@@ -123,9 +124,9 @@ class Simulator:
         """A step whose NICs have this rate."""
         return self.step_s("step beside a write", {"machine.overrides.nic.gb_per_s": nic_gb_per_s})
 
-    def slow_s(self, kind: str, rate_ratio: float) -> float:
-        """A step in which the first GPU or NIC runs at this share of its rate."""
-        event = {"at_us": 0} | ({"gpu": "node0.gpu0", "slow_ratio": rate_ratio} if kind == "gpu" else {"link": "node0.nic0.network", "rate_ratio": rate_ratio})
+    def slow_s(self, kind: str, name: str, rate_ratio: float) -> float:
+        """A step in which this GPU, or the NIC of this port, runs at this share of its rate."""
+        event = {"at_us": 0} | ({"gpu": name, "slow_ratio": rate_ratio} if kind == "gpu" else {"link": name, "rate_ratio": rate_ratio})
         given = self._plain().get("events") or []
         return self.step_s(f"step with a slow {kind} at {rate_ratio:g}", {"events": json.dumps([*given, event])})
 
@@ -147,12 +148,13 @@ class Simulator:
         servers = math.ceil(gpus / per_server)
         one = [device for device in machine["devices"] if device["name"].partition(".")[0] == machine["devices"][0]["name"].partition(".")[0]]
         nics = [device["name"] for device in one if device["kind"] == "nic"]
-        rates = [link["gb_per_s"] for link in machine["links"] if nics and link["from"] == f"{nics[0]}.network"]
+        first = {"gpu": next(device["name"] for device in one if device["kind"] == "gpu")} | ({"nic": f"{nics[0]}.network"} if nics else {})
+        rates = [link["gb_per_s"] for link in machine["links"] if link["from"] == first.get("nic")]
         copy, host_bytes = self._copies()
         server = Server(min(gpus, per_server), len(nics), rates[0] if rates else 0.0, copy, host_bytes)
         both = [tuple((rank["weights_bytes"], rank["optimizer_bytes"]) for rank in explained[part]) for part in ("checkpoint", "memory")]
         on_host = max(rank.get("host_activations_bytes", 0) + rank.get("host_state_bytes", 0) for rank in explained["memory"])
-        return Step(summary, server, gpus, servers, both[0], both[1], on_host)
+        return Step(summary, server, gpus, servers, both[0], both[1], on_host, first)
 
     def _copies(self) -> tuple[float, float]:
         """The rate of a GPU's copies to host memory while all GPUs of a server copy, in GB/s: the busiest link is busy all the time. And the

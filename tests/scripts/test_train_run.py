@@ -23,7 +23,7 @@ PROCESS = Process(600_000, 8.0, 100, causes=CAUSES, detection_s=600.0, restart_s
 SCENARIO = f"""schema_version: 1
 platform: dgx_h100
 model: {{config: {ROOT}/tests/models/tiny.json}}
-machine: {{groups: {{node: {{servers: 2}}}}, network: {{kind: single_switch}}}}
+machine: {{groups: {{box: {{servers: 2}}}}, network: {{kind: single_switch}}}}
 workload:
   kind: training
   seq_tokens: 512
