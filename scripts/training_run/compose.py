@@ -35,7 +35,7 @@ class Composed:
     @property
     def extra_s(self) -> float:
         """What the steps beside one write take longer."""
-        return self.cost.writing_s * (1 - 1 / self.process.slowdown)
+        return self.process.writing_s * (1 - 1 / self.process.slowdown)
 
     def segment_s(self, training_s: float) -> float:
         """From a checkpoint to the next one, with all pauses."""
@@ -48,6 +48,31 @@ class Composed:
         process = self.process
         useful = training_s / process.stragglers.mean
         return useful / formulas.between_safe_s(process.mtbf_s, self.segment_s(training_s), process.writing_s, process.recovery_s)
+
+
+def what_ifs(composed: Composed, operation: Operation) -> list[tuple[str, float]]:
+    """Changes, and goodput by the closed form with each of them alone; the first entry is the run as it is."""
+    process, intervals = composed.process, composed.intervals
+    rarer = tuple(replace(cause, rate_per_s=cause.rate_per_s / 2) for cause in process.causes)
+    changes = {"as it is": process}
+    if process.causes:
+        changes["failures half as often"] = replace(process, causes=rarer)
+        changes["failures detected in half of the time"] = replace(process, detection_s=process.detection_s / 2)
+        changes["the job starts in half of the time"] = replace(process, restart_s=process.restart_s / 2)
+        changes["checkpoints copied, written and read in half of the time"] = replace(
+            process, pause_s=process.pause_s / 2, writing_s=process.writing_s / 2, reload_s=process.reload_s / 2)
+    if not process.stragglers.are_none:
+        changes["no slow members"] = replace(process, stragglers=stragglers.Stragglers())
+    if process.evaluation_steps:
+        changes["no evaluation"] = replace(process, evaluation_steps=0)
+    found = []
+    for what, changed in changes.items():
+        other = replace(composed, process=changed)
+        training_s = intervals.chosen_s * changed.stragglers.mean / process.stragglers.mean
+        if changed.causes and what != "as it is" and operation.checkpoint.interval_s == BEST:
+            training_s = max(formulas.best_s(changed.pause_s + other.extra_s, changed.mtbf_s), changed.pause_s + changed.writing_s)
+        found.append((what, other.goodput(training_s)))
+    return found
 
 
 def _causes(step: Step, operation: Operation) -> tuple[Cause, ...]:

@@ -11,7 +11,7 @@ from reporting.page import chart_section, document, facts_list, section, text_ta
 from . import best
 from .operation import KEYS
 from .process import PARTS
-from .result import DAY_S, Result, bytes_text, count_text, digits, long_text
+from .result import DAY_S, SPARE, Result, bytes_text, count_text, digits, long_text
 
 PLACES = 25  # of the curve
 SPAN = 8.0  # of the curve: to this factor above and below
@@ -109,6 +109,10 @@ def text(found: Result) -> str:
     sections = [section("parts", "Where the time goes", text_table("Where the time goes, table", head, rows))]
     drawn = charts(found)
     sections += [chart_section(chart) for chart in drawn if chart.name == "lost"]
+    head, rows = found.of_changes()
+    if rows:
+        note = f"Each change alone, by the closed form{SPARE}; with the best interval, if this run has it."
+        sections.append(section("changes", "What would change it", element("p", note, class_="note"), text_table("What would change it, table", head, rows)))
     sections.append(section("checkpoint", "A checkpoint", facts_list(found.of_checkpoint())))
     if intervals := found.of_intervals():
         note = "Training from a checkpoint to the next one."

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from lib import summaries
 from loading.result import duration_text
 
-from .compose import HOUR_S, Composed
+from .compose import HOUR_S, Composed, what_ifs
 from .operation import Operation
 from .process import PARTS, Run
 from .step import Step
 
 DAY_S = 24 * HOUR_S
 LONG = ((2 * DAY_S, DAY_S, "days"), (2 * HOUR_S, HOUR_S, "h"), (120, 60, "min"))  # from so many seconds on: in this unit
+SPARE = ", with a spare for every server"
 TRAINING = ("steps", "stragglers", "contention")  # parts that are training: the rest of the time no step that counts runs
 
 
@@ -134,6 +135,12 @@ class Result:
         rows = [(name, long_text(seconds)) for name, seconds in named if seconds is not None and self.operation.checkpoint.mode != "none"]
         return [(name, f"{text}, {steps} steps" if name == "this run" else text) for name, text in rows]
 
+    def of_changes(self) -> tuple[list[str], list[list[str]]]:
+        """What each change alone would save, by the closed form."""
+        (_, base), *changed = what_ifs(self.composed, self.operation)
+        rows = [[what, f"{100 * goodput:.2f} %", long_text(max(0.0, self.parts_s["steps"] * (1 / base - 1 / goodput)))] for what, goodput in changed]
+        return ["change", "goodput", "saves"], rows
+
     def of_failures(self) -> str:
         process, each = self.composed.process, self.failures
         if not process.causes:
@@ -161,14 +168,20 @@ class Result:
         width = max(len(row[0]) for row in rows)
         lines += [f"  {row[0]:{width}}  {row[1]:>10}  {row[2]:>10}" for row in [head, *rows]]
         lines += ["", f"  {self.of_failures()}"]
-        if self.composed.process.causes:
-            lines.append(f"  goodput by the closed form{', with a spare for every server' if self.composed.process.spares is not None else ''}: {100 * self.formula:.2f} %, "
+        process = self.composed.process
+        if process.causes:
+            lines.append(f"  goodput by the closed form{SPARE if process.spares is not None else ''}: {100 * self.formula:.2f} %, "
                          f"simulated {100 * self.goodput:.2f} %")
         for title, facts in (("a checkpoint" + (f", of {count_text(self.checkpoints)}" if self.checkpoints else ""), self.of_checkpoint()),
                              ("training from a checkpoint to the next one", self.of_intervals())):
             if facts:
                 width = max(len(name) for name, _ in facts)
                 lines += ["", f"  {title}", *(f"    {name:{width}}  {fact}" for name, fact in facts)]
+        head, rows = self.of_changes()
+        if rows:
+            width = max(len(row[0]) for row in rows)
+            lines += ["", f"  what would change it{SPARE if process.spares is not None else ''}",
+                      *(f"    {row[0]:{width}}  {row[1]:>8}  {row[2]:>10}" for row in [["", *head[1:]], *rows])]
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict:
@@ -181,7 +194,7 @@ class Result:
             "failures": self.failures, "mtbf_s": process.mtbf_s if process.causes else None, "checkpoints": self.checkpoints,
             "checkpoint": asdict(self.composed.cost) | {"slowdown": process.slowdown, "copy_gb_per_s": self.step.server.copy_gb_per_s},
             "intervals": asdict(self.composed.intervals) | {"steps": process.interval},
-            "closed_form": {"goodput": self.formula},
+            "closed_form": {"goodput": self.formula, "changes": dict(what_ifs(self.composed, self.operation))},
             "runs": [{"seed": self.seed + i, "days": run.total_s / DAY_S, "failures": sum(run.failures.values()), "checkpoints": run.checkpoints,
                       "without_spare": run.without_spare, "parts_s": run.parts_s} for i, run in enumerate(self.runs)],
         }

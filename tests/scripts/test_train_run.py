@@ -153,6 +153,9 @@ def test_the_parts_are_the_whole(twice):
     for each in found["runs"]:
         assert sum(each["parts_s"].values()) == pytest.approx(each["days"] * 86400)
     assert all(found["parts_s"][part] > 0 for part in PARTS)
+    changes = found["closed_form"]["changes"]
+    assert changes.pop("as it is") == found["closed_form"]["goodput"] and len(changes) == 6
+    assert all(found["closed_form"]["goodput"] < goodput < 1 for goodput in changes.values())
     intervals = found["intervals"]
     assert intervals["formula_s"] == pytest.approx(intervals["simulated_s"], rel=0.05)
     assert found["mtbf_s"] == pytest.approx(3600 / (16 / 0.2 + 2 / 1 + 1 / 0.5))
