@@ -54,7 +54,7 @@ def _runs(found: Result) -> list[Chart]:
     days = sorted((run.total_s - run.parts_s["steps"]) / DAY_S for run in found.runs)
     line = Line("runs", [Dot(value, 100 * (i + 1) / len(days), None) for i, value in enumerate(days)])
     note = "The same run with other seeds: the share of runs that lose at most so many days."
-    return [Lines("runs", "How much runs lose, by their failures", "days lost", "% of the runs", [line], note=note)]
+    return [Lines("spread", "How much runs lose, by their failures", "days lost", "% of the runs", [line], note=note)]
 
 
 def charts(found: Result) -> list[Chart]:

@@ -139,7 +139,7 @@ def test_twice_gives_the_same_bytes(twice):
     for name in ("run.json", "run.html"):
         assert (twice / "a" / name).read_bytes() == (twice / "b" / name).read_bytes()
     assert (twice / "a.txt").read_text() == (twice / "b.txt").read_text()
-    assert {path.name for path in (twice / "a" / "figures").iterdir()} == {"lost.svg", "interval.svg", "runs.svg"}
+    assert {path.name for path in (twice / "a" / "figures").iterdir()} == {"lost.svg", "interval.svg", "spread.svg"}
 
 
 def test_the_parts_are_the_whole(twice):
