@@ -99,8 +99,9 @@ def compose(step: Step, operation: Operation, simulator: Simulator, tokens: floa
             slow[one.of, one.rate_ratio] = max(1.0, simulator.slow_s(one.of, step.first[one.of], one.rate_ratio) / step.seconds)
     members = stragglers.of(operation.stragglers, step.members, slow)
     causes, failures, evaluation = _causes(step, operation), operation.failures, operation.evaluation
+    looks_s = (evaluation.pause_s or 0.0) + (step.evaluation_s(evaluation.sequences) if evaluation.sequences else 0.0)
     steps = math.ceil(tokens / step.tokens)
-    process = Process(steps, step.seconds, steps, cost.pause_s, cost.writing_s, slowdown, evaluation.interval_steps or 0, evaluation.pause_s or 0.0, members,
+    process = Process(steps, step.seconds, steps, cost.pause_s, cost.writing_s, slowdown, evaluation.interval_steps or 0, looks_s, members,
                       causes, failures.detection_s, failures.restart_s or 0.0, cost.reload_s, failures.spares, (failures.repair_h or 0.0) * HOUR_S)
     intervals = _intervals(Composed(process, cost, Intervals(0.0, 0.0), narrow_s), operation, seed)
     mean_s = process.step_s * members.mean

@@ -48,7 +48,8 @@ KEYS = (
     Key("stragglers[].rate_ratio", "ratio", None, "with share: rate of a slow GPU's kernels, or of a slow NIC. The step with one is simulated"),
     Key("stragglers[].lasts", ("step", "restart"), "step", "with share: slow members are drawn for each step, or for all steps until the next restart"),
     Key("evaluation.interval_steps", "steps", None, "steps from an evaluation to the next one", 1, True),
-    Key("evaluation.pause_s", "s", None, "how long the steps wait for it"),
+    Key("evaluation.sequences", "sequences", None, "sequences of an evaluation, which take the forward part of a step's time for as many", 1, True),
+    Key("evaluation.pause_s", "s", None, "how long the steps wait for it, or for what it needs besides its sequences"),
     Key("price.gpu_h", "currency", None, "of a GPU for an hour, in any currency; spare servers cost the same"),
     Key("price.kwh", "currency", None, "of a kilowatt-hour, if the executable says the energy of a step"),
 )
@@ -100,6 +101,7 @@ class Straggler:
 @dataclass(frozen=True)
 class Evaluation:
     interval_steps: int | None
+    sequences: int | None
     pause_s: float | None
 
 
@@ -226,8 +228,9 @@ def _check(operation: Operation) -> None:
         raise operation.wrong("checkpoint.mode", "none: with failures, a run without checkpoints begins again each time; accepted: asynchronous, synchronous")
     if (failures.spares is None) != (failures.repair_h is None):
         raise operation.wrong("failures.repair_h" if failures.repair_h is None else "failures.spares", "spares and repair_h are given together")
-    if (operation.evaluation.interval_steps is None) != (operation.evaluation.pause_s is None):
-        raise operation.wrong("evaluation", "interval_steps and pause_s are given together")
+    evaluation = operation.evaluation
+    if (evaluation.interval_steps is None) != (evaluation.pause_s is None and evaluation.sequences is None):
+        raise operation.wrong("evaluation", "interval_steps is given together with sequences, pause_s or both")
 
 
 def table() -> str:

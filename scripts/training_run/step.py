@@ -18,6 +18,7 @@ COPY_BYTES = 512 << 20  # of a copy of workload.test d2h
 EXPLAINED = {
     "memory": [{"weights_bytes": float, "optimizer_bytes": float, "host_activations_bytes?": float, "host_state_bytes?": float}],
     "checkpoint": [{"weights_bytes": float, "optimizer_bytes": float}],
+    "stages": [{"forward_kernels_s": float, "backward_kernels_s": float}],
 }
 MACHINE = {"devices": [{"name": str, "kind": str}], "links": [{"from": str, "gb_per_s": float}]}
 
@@ -52,6 +53,7 @@ class Step:
     saved: tuple[tuple[float, float], ...]  # bytes of weights and of optimizer in a checkpoint, by pipeline rank
     held: tuple[tuple[float, float], ...]  # the same on a GPU, by pipeline rank
     on_host_bytes: float  # of a rank, by the scenario's offload
+    forward_share: float  # of the kernels' time
     first: dict[str, str]  # names of the first GPU, and of the first NIC's port, for events
 
     @property
@@ -65,6 +67,10 @@ class Step:
     @property
     def tokens(self) -> int:
         return self.setup["seq_tokens"] * self.setup["global_batch"]
+
+    def evaluation_s(self, sequences: int) -> float:
+        """The forward part of a step's time, for so many sequences: as if exchanges and bubbles were divided as the kernels are."""
+        return self.seconds * self.forward_share * sequences / self.setup["global_batch"]
 
     @property
     def powers_w(self) -> tuple[float, float] | None:
@@ -154,7 +160,8 @@ class Simulator:
         server = Server(min(gpus, per_server), len(nics), rates[0] if rates else 0.0, copy, host_bytes)
         both = [tuple((rank["weights_bytes"], rank["optimizer_bytes"]) for rank in explained[part]) for part in ("checkpoint", "memory")]
         on_host = max(rank.get("host_activations_bytes", 0) + rank.get("host_state_bytes", 0) for rank in explained["memory"])
-        return Step(summary, server, gpus, servers, both[0], both[1], on_host, first)
+        forward, backward = (sum(stage[f"{part}_kernels_s"] for stage in explained["stages"]) for part in ("forward", "backward"))
+        return Step(summary, server, gpus, servers, both[0], both[1], on_host, forward / (forward + backward), first)
 
     def _copies(self) -> tuple[float, float]:
         """The rate of a GPU's copies to host memory while all GPUs of a server copy, in GB/s: the busiest link is busy all the time. And the

@@ -36,7 +36,7 @@ failures: {gpu_mtbf_h: 0.2, server_mtbf_h: 1, job_mtbf_h: 0.5, detection_s: 3, r
 stragglers:
 - {of: gpu, distribution: exponential, ratio: 0.02}
 - {of: nic, share: 0.01, rate_ratio: 0.25}
-evaluation: {interval_steps: 5000, pause_s: 1}
+evaluation: {interval_steps: 5000, sequences: 64, pause_s: 0.1}
 price: {gpu_h: 2.5}
 """
 
@@ -156,6 +156,8 @@ def test_the_parts_are_the_whole(twice):
     changes = found["closed_form"]["changes"]
     assert changes.pop("as it is") == found["closed_form"]["goodput"] and len(changes) == 6
     assert all(found["closed_form"]["goodput"] < goodput < 1 for goodput in changes.values())
+    # An evaluation: two thirds of a step are backward, so 64 of 32 sequences take two thirds of a step; 12 of them.
+    assert found["parts_s"]["evaluation"] == pytest.approx(12 * (0.1 + 2 / 3 * found["step_s"]), rel=0.01)
     intervals = found["intervals"]
     assert intervals["formula_s"] == pytest.approx(intervals["simulated_s"], rel=0.05)
     assert found["mtbf_s"] == pytest.approx(3600 / (16 / 0.2 + 2 / 1 + 1 / 0.5))
