@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -196,6 +197,22 @@ def test_a_finished_run_is_taken_over(twice):
     assert found["step_s"] == before["step_s"] and not (twice / "c" / "steps" / "step").exists() and not (twice / "c" / "run.html").exists()
     assert found["checkpoint"]["pause_s"] == pytest.approx(before["checkpoint"]["pause_s"] + before["checkpoint"]["write_s"])
     assert found["intervals"]["chosen_s"] == pytest.approx(60, rel=0.01) and found["parts_s"]["contention"] == 0
+
+
+def test_energy_is_that_of_steps_and_of_waiting_gpus(twice):
+    """16 GPUs that draw 700 W in a step and 100 W without work. Steps that are done again count as steps."""
+    shutil.copytree(twice / "a" / "steps" / "step" / "out", twice / "measured")
+    summary = json.loads((twice / "measured" / "summary.json").read_text())
+    metrics = summary["metrics"]
+    metrics["energy"] = {"per_step_j": 16 * 700 * metrics["step_s"], "idle_j": 16 * 100 * metrics["end_s"]}
+    (twice / "measured" / "summary.json").write_text(json.dumps(summary))
+    done = run(twice, "--run", "measured", "--out", "d", "--json", "--no-page", "--runs", 2, "--op", "price.kwh=0.1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    parts = found["parts_s"]
+    running_s = sum(parts[part] for part in ("steps", "stragglers", "contention", "lost"))
+    assert found["energy_kwh"] == pytest.approx(16 * (0.7 * running_s + 0.1 * (found["total_s"] - running_s)) / 3600)
+    assert found["cost"] == pytest.approx(2.5 * (found["gpu_hours"] + found["spare_gpu_hours"]) + 0.1 * found["energy_kwh"])
 
 
 # -- bad input
