@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sc_main/build_info.h"
+#include "sc_main/energy.h"
 #include "sc_main/output_file.h"
 #include "sc_main/phase_use.h"
 
@@ -172,6 +173,9 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
   Value& metrics = s["metrics"];
   add_metrics(metrics, common_metrics(), simulation);
   workload.add_metrics(metrics);
+  if (const std::optional<RunEnergy> energy = run_energy(simulation))
+    add_metrics(metrics, energy_metrics(energy->per), *energy);
+  if (const std::string why = why_no_energy(simulation); !why.empty()) s["energy"]["why_not"] = why;
   s["traffic"] = traffic(simulation, links);
   s["memory"] = workload.memory();
   const double end = std::max(1e-15, simulation.finished().seconds());
@@ -232,6 +236,7 @@ void write_links_csv(Simulation& simulation, const std::string& path) {
 std::string table(Simulation& simulation, const Value& s) {
   std::string text = simulation.workload().table();
   if (s.contains("compute")) text += profile_text(s["compute"]);
+  text += energy_text(simulation);
   const Value::List& traffic = s["traffic"].items();
   if (std::any_of(traffic.begin(), traffic.end(), [](const Value& t) { return t["messages"].integer() != 0; })) {
     add_links(text, s["links"], simulation.phase_use().phases());

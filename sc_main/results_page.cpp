@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <stdexcept>
 
+#include "sc_main/energy.h"
 #include "sc_main/results.h"
 
 namespace railyard {
@@ -15,6 +16,8 @@ std::string table_of(const KindMetrics& kind) {
   std::string table = "| key | unit | meaning |\n| --- | --- | --- |\n";
   std::vector<MetricText> all = texts_of(common_metrics());
   all.insert(all.end(), kind.metrics.begin(), kind.metrics.end());
+  const std::vector<MetricText> energy = texts_of(energy_metrics(kind.energy_per));
+  all.insert(all.end(), energy.begin(), energy.end());
   for (const MetricText& m : all) {
     const std::string unit = *m.unit == 0 ? "" : fmt::format(" {}", m.unit);
     table += fmt::format("| `metrics.{}` |{} | {} |\n", m.name, unit, m.meaning);

@@ -6,6 +6,7 @@
 // from. A constant that is a rate is stored as a share of a fact, so that it changes with the fact.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -56,6 +57,16 @@ struct GpuDatasheet {
         0;  ///< read bandwidth per SM and clock; a multicast to a cluster counts once for each of its SMs
     double working_ratio = 0.6;  ///< share of the capacity that a working set may fill before parts are read again
   } l2;
+
+  /// What the board draws (energy.h). No family hands these on: they are fitted to watts of this device.
+  struct Energy {
+    double idle_w = 0;           ///< without work on its SMs
+    double sm_w = 0;             ///< more, for each SM with a thread block, at the highest clock
+    double hbm_pj_per_byte = 0;  ///< read or written; with the way between memory and SMs. 0: no constant is known
+    /// Of a useful tensor FLOP at the highest clock, by DataType; 0: as bf16.
+    std::array<double, kDataTypes> tensor_pj_per_flop{};
+    bool is_known() const { return hbm_pj_per_byte > 0; }
+  } energy;
 
   struct Hbm {
     double capacity_gb = 0;      ///< 1e9 bytes
@@ -138,6 +149,8 @@ struct GpuDatasheet {
   } pcie;
 
   double clock_hz() const { return sm.clock_mhz * 1e6; }
+  /// The clock as a share of the highest, if this is known.
+  double boost_ratio() const { return sm.boost_mhz > 0 ? std::min(1.0, sm.clock_mhz / sm.boost_mhz) : 1; }
   /// Dense fp16 tensor FLOP per SM per clock: the reference for the efficiency of attention.
   double tensor_flop_per_clock() const { return sm.flop_per_clock[static_cast<std::size_t>(DataType::fp16)]; }
   double l2_bytes_per_s() const { return l2.bytes_per_sm_clock * sm.count * clock_hz(); }

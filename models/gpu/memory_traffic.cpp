@@ -183,16 +183,17 @@ void MemoryTraffic::expect_step(Memory& memory) {
 
 // -- kernels
 
-double MemoryTraffic::taken(const Memory& memory, const Load& load) {
-  return static_cast<double>(std::min(load.read, 2 * memory.ports) + std::min(load.written, memory.ports));
+MessageTraffic MemoryTraffic::traffic(const Memory& memory, const Load& load) {
+  return {static_cast<double>(std::min(load.read, 2 * memory.ports) + std::min(load.written, memory.ports)),
+          static_cast<double>(load.read + load.written)};
 }
 
-double MemoryTraffic::watched(Memory& memory) {
+MessageTraffic MemoryTraffic::watched(Memory& memory) {
   catch_up(memory, false);
   expect_step(memory);
-  if (memory.changed != fabric_.now()) return taken(memory, memory.load);
+  if (memory.changed != fabric_.now()) return traffic(memory, memory.load);
   expect_update(memory, fabric_.now());
-  return taken(memory, memory.before);
+  return traffic(memory, memory.before);
 }
 
 void MemoryTraffic::expect_update(Memory& memory, Time when) {
@@ -207,7 +208,7 @@ void MemoryTraffic::update(Memory& memory) {
   memory.next_update = Time::max();
   if (!memory.gpu->sms().watched()) return;
   catch_up(memory, true);
-  memory.gpu->sms().set_traffic(taken(memory, memory.load));
+  memory.gpu->sms().set_traffic(traffic(memory, memory.load));
   expect_step(memory);
 }
 

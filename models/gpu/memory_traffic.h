@@ -56,7 +56,7 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
   };
   struct Memory final : TrafficSource {
     explicit Memory(MemoryTraffic& o) : owner(o) {}
-    double on_watched() override { return owner.watched(*this); }
+    MessageTraffic on_watched() override { return owner.watched(*this); }
     bool is_of_last_replay() const override { return are_over(1); }
     bool is_quiet() const override { return are_over(0); }
     std::uint64_t begun() const override { return messages + replays_begun; }
@@ -98,14 +98,14 @@ class MemoryTraffic final : public transport::MemoryObserver, private transport:
 
   /// Keeps the load from before this instant. Call before the load changes.
   void begin_change(Memory& memory);
-  static double taken(const Memory& memory, const Load& load);
+  static MessageTraffic traffic(const Memory& memory, const Load& load);
   /// Adds the steps of replays to the load: the steps before now, or also those at now.
   void catch_up(Memory& memory, bool with_now);
   /// The SM array gets the traffic at the end of the instant `when`, and of later instants with steps of replays.
   void expect_update(Memory& memory, Time when);
   /// The same, from the next step of a replay on.
   void expect_step(Memory& memory);
-  double watched(Memory& memory);
+  MessageTraffic watched(Memory& memory);
   void update(Memory& memory);
 
   transport::Fabric& fabric_;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "gpu/datasheet.h"
+#include "gpu/energy.h"
 #include "gpu/fair_share.h"
 
 namespace railyard::gpu {
@@ -67,6 +68,7 @@ bool SmArray::foresee(const SharedChain& chain, SmLog& log, Time& took) const {
          {&SmTotals::kernel_bytes, end.bytes},
          {&SmTotals::kernel_seconds, took.seconds()},
          {&SmTotals::kernel_seconds_alone, chain->seconds / kernel.speed}};
+  if (end.tensor_j != 0) log.emplace_back(&SmTotals::tensor_j, end.tensor_j);
   return true;
 }
 
@@ -128,10 +130,10 @@ bool SmArray::watched() const {
          std::any_of(kernels_.begin(), kernels_.end(), [](const Kernel& k) { return k.state != State::free; });
 }
 
-void SmArray::set_traffic(double bytes_per_second) {
-  if (bytes_per_second == traffic_) return;
-  traffic_ = bytes_per_second;
-  if (std::abs(traffic_ - traffic_shared_) > kTrafficStep * sheet_.hbm.gb_per_s * 1e9) {
+void SmArray::set_traffic(const MessageTraffic& traffic) {
+  if (traffic == traffic_) return;
+  traffic_ = traffic;
+  if (std::abs(traffic_.taken - traffic_shared_) > kTrafficStep * sheet_.hbm.gb_per_s * 1e9) {
     allocate();
   } else {
     tell();
@@ -196,7 +198,7 @@ void SmArray::allocate() {
     ++kernels;
     only = &kernel;
   }
-  traffic_shared_ = traffic_;
+  traffic_shared_ = traffic_.taken;
   if (kernels == 0 && !waits) return tell();
   if (kernels == 1 && !waits) return allocate_alone(*only);
   at_.clear();
@@ -324,21 +326,25 @@ void SmArray::on_end(Kernel& kernel) {
 SmState SmArray::state() const {
   SmState state;
   const Time now = calendar_.now();
-  double sms = claimed_sms(), hbm = traffic_, l2 = traffic_;
+  double hbm = traffic_.taken, l2 = traffic_.taken;
+  EnergyUse use{1, claimed_sms(), 0, traffic_.all};  // in a second
   for (const Kernel& kernel : kernels_) {
     if (kernel.state != State::running) continue;
     const Progress p = progress(kernel, now);
     const KernelTime& time = kernel.chain->kernels[p.index];
-    const double all = p.index == kernel.index ? seconds(kernel, p.index) : time.seconds;
-    sms += occupied(kernel, time);
+    const double all = seconds(kernel, p.index);
+    use.sm_seconds += occupied(kernel, time);
     state.clock_ratio = std::min(state.clock_ratio, time.clock_ratio);
     if (all <= 0) continue;
     hbm += time.bytes / all * kernel.speed;
     l2 += time.l2_bytes / all * kernel.speed;
+    use.bytes += time.bytes / all * kernel.speed;
+    use.tensor_j += time.tensor_j / all * kernel.speed;
   }
-  state.active_sms = static_cast<std::uint32_t>(std::lround(std::min<double>(sms, count())));
+  state.active_sms = static_cast<std::uint32_t>(std::lround(std::min<double>(use.sm_seconds, count())));
   state.hbm_gb_per_s = hbm * 1e-9;
   state.l2_gb_per_s = l2 * 1e-9;
+  state.watts = energy_of(sheet_, energy_clock_, use).total_j();
   return state;
 }
 

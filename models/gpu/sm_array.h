@@ -44,6 +44,7 @@ struct SmState {
   double clock_ratio = 1;   ///< share of the datasheet's clock; the lowest among the running kernels
   double hbm_gb_per_s = 0;  ///< kernels and messages
   double l2_gb_per_s = 0;   ///< kernels and messages
+  double watts = 0;         ///< of the board (energy.h); 0: not known
 };
 
 class SmListener {
@@ -58,12 +59,21 @@ class SmListener {
   ~SmListener() = default;
 };
 
+/// HBM traffic of messages, bytes per second.
+struct MessageTraffic {
+  MessageTraffic(double rate = 0) : taken(rate), all(rate) {}
+  MessageTraffic(double taken, double all) : taken(taken), all(all) {}
+  double taken;  ///< from the rates of kernels: at most what the ports carry
+  double all;    ///< each message with its own rate, for its own time; so its sum over time is their bytes
+  bool operator==(const MessageTraffic& other) const { return taken == other.taken && all == other.all; }
+};
+
 /// Knows the HBM traffic of messages.
 class TrafficSource {
  public:
   /// A kernel begins on an SM array that was not watched. From now on, set_traffic() must report changes.
-  /// @return the current traffic in bytes per second
-  virtual double on_watched() = 0;
+  /// @return the current traffic
+  virtual MessageTraffic on_watched() = 0;
   /// Whether all traffic from now on is of the collective that was replayed last, until another message or replay begins.
   virtual bool is_of_last_replay() const = 0;
   /// Whether there is no traffic until another message or replay begins.
@@ -79,12 +89,13 @@ class TrafficSource {
 struct SmTotals {
   double claim_busy = 0, kernel_busy = 0;               ///< SM-seconds of claims and of kernels
   double kernel_bytes = 0;                              ///< HBM traffic of kernels
+  double tensor_j = 0;                                  ///< KernelTime::tensor_j
   double kernel_seconds = 0, kernel_seconds_alone = 0;  ///< of completed chains, and if each had the GPU alone
   double claim_wait_seconds = 0;                        ///< until claims were resident
   bool operator==(const SmTotals& other) const {
     return claim_busy == other.claim_busy && kernel_busy == other.kernel_busy && kernel_bytes == other.kernel_bytes &&
-           kernel_seconds == other.kernel_seconds && kernel_seconds_alone == other.kernel_seconds_alone &&
-           claim_wait_seconds == other.claim_wait_seconds;
+           tensor_j == other.tensor_j && kernel_seconds == other.kernel_seconds &&
+           kernel_seconds_alone == other.kernel_seconds_alone && claim_wait_seconds == other.claim_wait_seconds;
   }
 };
 /// What is added to the totals, in this order: a sum of floating-point numbers depends on it.
@@ -121,6 +132,10 @@ class SmArray : private transport::CalendarClient {
     speed_ratio_ = ratio;
   }
   double speed() const { return speed_ratio_; }
+  /// The clock as a share of the highest, for energy only. Before the first kernel. @pre 0 < ratio <= 1
+  void set_energy_clock(double ratio) { energy_clock_ = ratio; }
+  double energy_clock() const { return energy_clock_; }
+  const GpuDatasheet& datasheet() const { return sheet_; }
   // Kernels and claims of a pass that is composed (execution/pass_course.h) are added without running.
   /// From now on, what is added to the totals is kept, too. @return false, and nothing is kept, if the array is not idle, or
   /// other messages than those of the last replay take memory bandwidth
@@ -152,7 +167,7 @@ class SmArray : private transport::CalendarClient {
   void expect_present() const;
   /// HBM traffic of messages from now on. A change of less than 0.5 % of the HBM rate takes effect with the next
   /// change.
-  void set_traffic(double bytes_per_second);
+  void set_traffic(const MessageTraffic& traffic);
   /// Asked for the traffic when the array begins to be watched; null: set_traffic() reports every change.
   void set_traffic_source(TrafficSource* source) { source_ = source; }
   /// Whether a kernel is present or a listener is attached. Traffic matters only then.
@@ -166,6 +181,7 @@ class SmArray : private transport::CalendarClient {
   // Totals since the start, for utilisation and reports.
   double busy_sm_seconds(Time now) const;
   double kernel_bytes(Time now) const;                                          ///< HBM traffic of kernels
+  double tensor_j(Time now) const;                                              ///< KernelTime::tensor_j
   double kernel_seconds() const { return totals_.kernel_seconds; }              ///< time of completed chains
   double kernel_seconds_alone() const { return totals_.kernel_seconds_alone; }  ///< the same if each had the GPU alone
   double claim_wait_seconds() const { return totals_.claim_wait_seconds; }      ///< time until claims were resident
@@ -212,7 +228,7 @@ class SmArray : private transport::CalendarClient {
   struct Progress {
     std::uint32_t index = 0;
     double done = 0;
-    double busy_sm_seconds = 0, bytes = 0;
+    double busy_sm_seconds = 0, bytes = 0, tensor_j = 0;
   };
 
   void add_up(double SmTotals::*sum, double more) {
@@ -287,8 +303,9 @@ class SmArray : private transport::CalendarClient {
   std::vector<Kernel> kernels_;  ///< by slot
   std::vector<Claim> claims_;    ///< by slot
   std::uint64_t claims_so_far_ = 0;
-  double speed_ratio_ = 1;
-  double traffic_ = 0, traffic_shared_ = 0;  ///< bytes per second: now, and as used in the current shares
+  double speed_ratio_ = 1, energy_clock_ = 1;
+  MessageTraffic traffic_;     ///< now
+  double traffic_shared_ = 0;  ///< traffic_.taken, as used in the current shares
   TrafficSource* source_ = nullptr;
   Time claims_since_;
   SmTotals totals_;

@@ -107,6 +107,7 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
     p.busy_sm_seconds += used / kernel.speed * occupied(kernel, time);
     const double fraction = all > 0 ? used / all : 1 - p.done;
     p.bytes += fraction * time.bytes;
+    p.tensor_j += fraction * time.tensor_j;
     p.done = std::min(1.0, p.done + fraction);
     left = std::max(0.0, left - used);
     if (!over || p.index == last || !kernel.alone) return p;
@@ -118,6 +119,7 @@ SmArray::Progress SmArray::progress(const Kernel& kernel, Time now) const {
 void SmArray::settle(Kernel& kernel, const Progress& p, Time now) {
   add_up(&SmTotals::kernel_busy, p.busy_sm_seconds);
   add_up(&SmTotals::kernel_bytes, p.bytes);
+  add_up(&SmTotals::tensor_j, p.tensor_j);
   kernel.index = p.index;
   kernel.done = p.done;
   kernel.from = now;
@@ -143,6 +145,12 @@ double SmArray::busy_sm_seconds(Time now) const {
   double busy = totals_.claim_busy + claimed_sms() * since(now, claims_since_).seconds() + totals_.kernel_busy;
   for (const Kernel& kernel : kernels_) busy += progress(kernel, now).busy_sm_seconds;
   return busy;
+}
+
+double SmArray::tensor_j(Time now) const {
+  double joules = totals_.tensor_j;
+  for (const Kernel& kernel : kernels_) joules += progress(kernel, now).tensor_j;
+  return joules;
 }
 
 double SmArray::kernel_bytes(Time now) const {

@@ -21,7 +21,7 @@ Timeline::Timeline(const Config& config, transport::Assembly& fabric)
 }
 
 void Timeline::attach(gpu::Gpu& gpu, const std::string& label) {
-  gpu.sms().add_listener(gpus_.emplace_back(*this, file_.process(gpu.name(), label)));
+  gpu.sms().add_listener(gpus_.emplace_back(*this, file_.process(gpu.name(), label), gpu.datasheet()));
 }
 
 void Timeline::attach(gpu::Stream& stream, const std::string& name, TaskLabel job, TaskLabel work) {
@@ -37,11 +37,13 @@ void Timeline::on_job(const execution::JobRecord& record) {
   file_.events.slice(track, record.kind(), name, record.start, record.end, {{"bytes", record.bytes}});
 }
 
-Timeline::GpuProbe::GpuProbe(Timeline& timeline, std::uint32_t number)
+Timeline::GpuProbe::GpuProbe(Timeline& timeline, std::uint32_t number, const gpu::GpuDatasheet& sheet)
     : owner(timeline),
       process(number),
       sms(timeline.file_.events, number, "SMs", "active", WindowCounter::Of::mean, timeline.longest_window_),
-      hbm(timeline.file_.events, number, "HBM", "GB/s", WindowCounter::Of::mean, timeline.longest_window_) {}
+      hbm(timeline.file_.events, number, "HBM", "GB/s", WindowCounter::Of::mean, timeline.longest_window_),
+      power(timeline.file_.events, number, "power", "W", WindowCounter::Of::mean, timeline.longest_window_),
+      watts(sheet.energy.is_known() ? sheet.energy.idle_w : 0) {}
 
 void Timeline::GpuProbe::on_sms(const gpu::SmState& state) {
   const Time now = owner.fabric_.now();
@@ -59,6 +61,11 @@ void Timeline::GpuProbe::on_sms(const gpu::SmState& state) {
     hbm_gb_per_s = state.hbm_gb_per_s;
     hbm_since = now;
   }
+  if (state.watts != watts) {
+    power.add(power_since, now, watts);
+    watts = state.watts;
+    power_since = now;
+  }
 }
 
 void Timeline::GpuProbe::on_kernel(const gpu::Stream& stream, const gpu::KernelChain& chain, std::uint32_t index) {
@@ -72,6 +79,8 @@ void Timeline::GpuProbe::finish(Time end) {
   }
   hbm.add(hbm_since, end, hbm_gb_per_s);
   hbm.finish(end);
+  power.add(power_since, end, watts);
+  power.finish(end);
 }
 
 void Timeline::add_path(const CriticalPath::Measure& measure) {

@@ -18,7 +18,7 @@
 //                            (timeline_requests.h)
 //   engine [name]            counters of a serving engine: requests that run and wait, blocks of KV cache that they hold
 //   jobs                     the jobs of jobs.csv, with a track for each kind of name and rank: "TP_AR_PP rank 0"
-//   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s"
+//   prefill0.gpu3 rank [0][3]  a GPU, with counters "SMs active" and "HBM GB/s", and "power W" (gpu/energy.h) if it is known
 //     stream compute         a slice for each task of the stream; a transfer leaves its stream at once: its slice has
 //                            no length
 //     kv messages            messages from this memory, from posting to landing, by class; overlapping ones go to "kv
@@ -88,7 +88,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
 
  private:
   struct GpuProbe : gpu::SmListener {
-    GpuProbe(Timeline& timeline, std::uint32_t number);
+    GpuProbe(Timeline& timeline, std::uint32_t number, const gpu::GpuDatasheet& sheet);
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream*, std::uint64_t) override {}
     void on_kernel(const gpu::Stream& stream, const gpu::KernelChain& chain, std::uint32_t index) override;
@@ -96,9 +96,9 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
     Timeline& owner;
     const std::uint32_t process;
     std::uint32_t active_sms = 0;
-    WindowCounter sms, hbm;  ///< sms: in a large run
-    double hbm_gb_per_s = 0;
-    Time sms_since, hbm_since;
+    WindowCounter sms, hbm, power;  ///< sms: in a large run
+    double hbm_gb_per_s = 0, watts = 0;
+    Time sms_since, hbm_since, power_since;
   };
 
   void on_send(const transport::Message& message, Time) override { streams_.on_send(message); }

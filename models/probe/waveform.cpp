@@ -120,6 +120,7 @@ void Waveform::attach(gpu::Gpu& gpu) {
   probe.active = vcd_.add_wire(name + ".sm.active", bits_for(gpu.sms().count()));
   if (level_ != Level::summary) {
     probe.clock = vcd_.add_real(name + ".sm.clock_mhz");
+    if (gpu.datasheet().energy.is_known()) probe.power = vcd_.add_real(name + ".power_w");
     probe.used = vcd_.add_wire(name + ".hbm.used_bytes", kByteBits);
     probe.hbm = vcd_.add_real(name + ".hbm.gb_per_s");
     probe.l2 = vcd_.add_real(name + ".l2.gb_per_s");
@@ -164,6 +165,7 @@ void Waveform::start() {
   if (calendar_ == nullptr) throw std::logic_error("waveform: started without a fabric");
   vcd_.start();
   for (GpuProbe& probe : gpus_) {
+    if (probe.power.valid()) vcd_.change_real(probe.power, now(), probe.gpu->datasheet().energy.idle_w);
     if (!probe.used.valid()) continue;
     probe.on_used(probe.gpu->hbm().used());
     probe.gpu->hbm().add_listener(probe);
@@ -183,6 +185,7 @@ void Waveform::GpuProbe::on_sms(const gpu::SmState& s) {
   owner.vcd_.change(active, now, s.active_sms);
   if (!clock.valid()) return;
   owner.vcd_.change_real(clock, now, s.clock_ratio * gpu->datasheet().sm.clock_mhz);
+  if (power.valid()) owner.vcd_.change_real(power, now, s.watts);
   owner.vcd_.change_real(hbm, now, s.hbm_gb_per_s);
   owner.vcd_.change_real(l2, now, s.l2_gb_per_s);
 }

@@ -22,6 +22,7 @@
 //     prefill0.plx0.uplink.tx.busy          only for shared links: NIC ports, and links between two switches
 //   links
 //     prefill0.gpu3.sm.clock_mhz            clock of the running kernels, under the power limit
+//     prefill0.gpu3.power_w                 estimate (gpu/energy.h), if the datasheet has its constants
 //     prefill0.gpu3.hbm.used_bytes          memory that ranks have allocated: weights, activations, KV cache
 //     prefill0.gpu3.hbm.gb_per_s            HBM traffic of kernels and messages
 //     prefill0.gpu3.l2.gb_per_s             the same for L2
@@ -117,7 +118,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     void on_used(Bytes used) override;
     Waveform& owner;
     gpu::Gpu* gpu = nullptr;
-    Signal active, clock, used, hbm, l2;
+    Signal active, clock, power, used, hbm, l2;
     std::vector<Signal> outbound;  ///< by class
   };
   struct StreamProbe : gpu::StreamListener {

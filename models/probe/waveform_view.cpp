@@ -174,6 +174,7 @@ void Waveform::show_gpu(GtkwaveSave& view, const GpuProbe& gpu) const {
   view.begin_group(within(server_of(name), name), Group::closed);
   view.add_signal(vcd_.full_name(gpu.active), Format::curve, kCurveRows, Color::green, "SMs");
   view.add_signal(vcd_.full_name(gpu.clock), Format::real_curve, 1, Color::none, "clock MHz");
+  view.add_signal(vcd_.full_name(gpu.power), Format::real_curve, kCurveRows, Color::none, "power W");
   view.add_signal(vcd_.full_name(gpu.used), Format::curve, kCurveRows, Color::orange, "HBM bytes used");
   view.add_signal(vcd_.full_name(gpu.hbm), Format::real_curve, kCurveRows, Color::orange, "HBM GB per s");
   view.add_signal(vcd_.full_name(gpu.l2), Format::real_curve, kCurveRows, Color::orange, "L2 GB per s");

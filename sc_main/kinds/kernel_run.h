@@ -10,6 +10,7 @@ namespace railyard {
 class KernelRun : public WorkloadRun {
  public:
   using Spec = workload::kernel_bench::KernelBenchSpec;
+  static constexpr EnergyPer kEnergyPer = EnergyPer::run;
 
   /// @throws InputError: kernels that exceed the longest possible run
   KernelRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);

@@ -40,10 +40,12 @@ LayerRun::LayerRun(const Scenario& scenario, platforms::Machine& machine, execut
       gpus_(first_gpus(spec().tp)),
       kernels_(checked_gpu()),
       timer_(scenario.model, spec().tp, kernels_, spec().profile) {
-  if (spec().phase == Phase::training)
+  if (spec().phase == Phase::training) {
     timer_.set_training(spec().form);
-  else
+    for (const GpuId id : gpus_) machine_.gpu(id).sms().set_energy_clock(kernels_.gpu().boost_ratio());
+  } else {
     timer_.set_libraries(spec().engine.attention, spec().engine.block_scaled_products);
+  }
   ends_seconds_ = timer_.embedding(spec().all_tokens()).seconds + timer_.head(spec().batch).seconds;
   for (const GpuId id : gpus_) machine_.gpu(id).hbm().allocate(rank_bytes());
   std::vector<LayerStep> steps = workload::layer::plan_layer(scenario.model, spec(), timer_);

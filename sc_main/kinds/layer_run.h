@@ -10,6 +10,7 @@ namespace railyard {
 class LayerRun : public WorkloadRun {
  public:
   using Spec = workload::layer::LayerSpec;
+  static constexpr EnergyPer kEnergyPer = EnergyPer::run;
 
   /// @throws InputError: a layer that does not fit in memory, or a data type without a tensor rate
   LayerRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);

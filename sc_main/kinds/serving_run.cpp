@@ -287,6 +287,14 @@ const ServingFigures& ServingRun::figures() const {
   return *figures_;
 }
 
+WorkDone ServingRun::work_done() const {
+  WorkDone work;
+  work.requests = static_cast<double>(figures_->requests);
+  work.output_tokens = static_cast<double>(figures_->output_tokens);
+  work.tokens = work.output_tokens + static_cast<double>(figures_->prompt_tokens);
+  return work;
+}
+
 RunKind serving_run() { return run_kind<ServingRun>(); }
 
 }  // namespace railyard

@@ -19,6 +19,7 @@ namespace railyard {
 class ServingRun : public WorkloadRun, private workload::inference::ServiceSink {
  public:
   using Spec = workload::inference::ServingSpec;
+  static constexpr EnergyPer kEnergyPer = EnergyPer::request;
 
   /// @throws InputError: no memory for KV cache, or a data type without a tensor rate
   ServingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
@@ -56,6 +57,7 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   void add_setup(Value& setup) const override;
   static const Metrics<ServingFigures>& declared_metrics() { return serving_metrics(); }
   void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), figures()); }
+  WorkDone work_done() const override;
   std::string table() const override;
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;

@@ -54,6 +54,14 @@ double TrainingRun::mean(double (RankAccount::*part)(TrafficClass) const, Traffi
   return mean_of([&](const RankAccount& account) { return (account.*part)(c); });
 }
 
+WorkDone TrainingRun::work_done() const {
+  if (!done()) return {};
+  WorkDone work;
+  work.steps = steps();
+  work.tokens = steps() * static_cast<double>(spec().global_batch) * static_cast<double>(spec().seq_tokens);
+  return work;
+}
+
 const workload::training::HeldMemory& TrainingRun::largest_held() const {
   std::uint32_t rank = 0;
   while (step_->mesh().coordinate(rank, Dimension::pp) != memory_->largest().pipeline_rank) ++rank;

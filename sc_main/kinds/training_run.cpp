@@ -46,6 +46,7 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
       kernels_(step_kernels(planned_traffic())),
       timer_(scenario.model, spec().tp(), kernels_) {
   timer_.set_training(spec().form);
+  for (execution::Rank* rank : ranks_) rank->gpu->sms().set_energy_clock(kernels_.gpu().boost_ratio());
   plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
   stage_times_ = planned_times(*plans_, spec(), mesh(), fabric_, pipeline_bytes(scenario.model, spec()));
   if (spec().table) {

@@ -17,6 +17,7 @@ namespace railyard {
 class TrainingRun : public WorkloadRun {
  public:
   using Spec = workload::training::TrainingSpec;
+  static constexpr EnergyPer kEnergyPer = EnergyPer::step;
 
   /// @throws InputError: a data type without a tensor rate; a schedule or a slot too long for the labels of jobs
   TrainingRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor);
@@ -42,6 +43,7 @@ class TrainingRun : public WorkloadRun {
   void add_setup(Value& setup) const override;
   static const Metrics<TrainingRun>& declared_metrics();
   void add_metrics(Value& metrics) const override { railyard::add_metrics(metrics, declared_metrics(), *this); }
+  WorkDone work_done() const override;
   std::string table() const override;
   void open_tables(const OutputDirectory& out) override;
   void write_tables(const OutputDirectory& out) override;

@@ -33,9 +33,15 @@ std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platfor
   return nullptr;
 }
 
+EnergyPer energy_per(const Scenario& scenario) {
+  for (const RunKind& kind : run_kinds())
+    if (*kind.spec == scenario.workload.type()) return kind.energy_per;
+  return EnergyPer::nothing;
+}
+
 std::vector<KindMetrics> metrics_of_kinds() {
   std::vector<KindMetrics> kinds;
-  for (const RunKind& kind : run_kinds()) kinds.push_back({workload_kind(*kind.spec), kind.metrics()});
+  for (const RunKind& kind : run_kinds()) kinds.push_back({workload_kind(*kind.spec), kind.metrics(), kind.energy_per});
   return kinds;
 }
 

@@ -45,8 +45,18 @@ struct RankSets {
   std::vector<std::vector<std::uint32_t>> ranks;  ///< of each set, in the order of its members
 };
 
+/// For what a kind of workload reports its energy (sc_main/energy.h).
+enum class EnergyPer : std::uint8_t { nothing, run, request, step };
+
+/// What a run has done, to divide its energy by; 0: not of this kind, or not known.
+struct WorkDone {
+  double requests = 0, output_tokens = 0, steps = 0;
+  double tokens = 0;  ///< of prompts and outputs; or trained
+};
+
 class WorkloadRun {
  public:
+  static constexpr EnergyPer kEnergyPer = EnergyPer::nothing;  ///< of a kind that does not declare its own
   WorkloadRun(const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
       : scenario_(scenario), machine_(machine), executor_(executor), fabric_(executor.fabric()) {}
   virtual ~WorkloadRun() = default;
@@ -123,6 +133,8 @@ class WorkloadRun {
   virtual void add_setup(Value& setup) const = 0;
   /// Adds the metrics that the kind declares to `metrics` of the summary.
   virtual void add_metrics(Value& metrics) const = 0;
+  /// @pre the kind's kEnergyPer is request or step
+  virtual WorkDone work_done() const { return {}; }
   /// The ranks of each group: {group: [{rank, gpu, peak_bytes, capacity_bytes, kernel_bytes, message_bytes, kernel_s,
   /// kernel_alone_s, sm_wait_s}]}.
   virtual Value memory() const;
@@ -151,13 +163,14 @@ struct RunKind {
   const std::type_info* spec;
   std::unique_ptr<WorkloadRun> (*make)(const Scenario&, platforms::Machine&, execution::Executor&);
   std::vector<MetricText> (*metrics)();
+  EnergyPer energy_per;
 };
 template <class Run>
 RunKind run_kind() {
   return {&typeid(typename Run::Spec),
           [](const Scenario& scenario, platforms::Machine& machine, execution::Executor& executor)
               -> std::unique_ptr<WorkloadRun> { return std::make_unique<Run>(scenario, machine, executor); },
-          [] { return texts_of(Run::declared_metrics()); }};
+          [] { return texts_of(Run::declared_metrics()); }, Run::kEnergyPer};
 }
 
 /// @throws InputError for errors found only by arithmetic: ranks that do not fit in memory, a data type with no tensor
@@ -165,10 +178,14 @@ RunKind run_kind() {
 std::unique_ptr<WorkloadRun> make_workload_run(const Scenario& scenario, platforms::Machine& machine,
                                                execution::Executor& executor);
 
+/// For what the kind of a scenario reports its energy.
+EnergyPer energy_per(const Scenario& scenario);
+
 /// The metrics that each kind declares.
 struct KindMetrics {
   std::string kind;
   std::vector<MetricText> metrics;
+  EnergyPer energy_per;
 };
 std::vector<KindMetrics> metrics_of_kinds();
 

@@ -30,7 +30,9 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
             *(("plx_box", "p2p_plx.yaml", f"workload={{kind: p2p, test: {test}, ranks: 2}}") for test in ("h2d", "d2h")),
             *(("dgx_a100", "ib_write.yaml", f"workload.test={test}", "workload.max_bytes=64")
               for test in ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat"))],
-    "kernel": [("plx_box", "kernels_h100_l40s.yaml")],
+    "kernel": [("plx_box", "kernels_h100_l40s.yaml"),
+               ("dgx_h100", "kernels_h100_l40s.yaml", "platform=dgx_h100", "machine={groups: {node: {gpu: H100-SXM5-80GB}}}",
+                "workload.kernels=[{op: copy, bytes: 4096}]")],
     "layer": [("dgx_h100", "layers/decode.yaml")],
     "overlap": [("dgx_a100", "overlap_tp8_a800.yaml", "workload.gemm={m: 1024, n: 4096, k: 1024}")],
     "trace": [("dgx_h100", "trace_simai.yaml")],

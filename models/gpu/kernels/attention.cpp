@@ -12,7 +12,8 @@
 namespace railyard::gpu {
 namespace {
 
-constexpr double kQueryBytes = 2;      // queries and outputs stay in 16 bits
+constexpr double kQueryBytes = 2;  // queries and outputs stay in 16 bits
+constexpr DataType kProductType = DataType::bf16;
 constexpr double kBackwardWork = 2.5;  // products, relative to the forward pass: five, of which scores are one again
 
 double value_dim(const AttentionHeads& heads) { return heads.value_dim > 0 ? heads.value_dim : heads.dim; }
@@ -147,6 +148,7 @@ KernelTime prefill_attention_time(const GpuDatasheet& gpu, const AttentionHeads&
                 static_cast<double>(all_keys) * heads.kv * kv_token_bytes(heads)) *
                (backward ? 2 : 1);
   time.flops *= backward ? kBackwardWork : 1;
+  time.tensor_j = tensor_joules(gpu, kProductType, time.flops);
   // Cards have one large L2, in which the kernel before has left queries, keys and values. The rows of GPUs whose L2 is
   // divided into partitions show no such gain.
   const double missed = small_shared_memory(gpu) ? missed_ratio(gpu, time.bytes) : 1;
@@ -176,6 +178,7 @@ KernelTime decode_attention_time(const GpuDatasheet& gpu, const AttentionHeads& 
     time.flops += attention_flops(heads, s);
   }
   if (keys == 0 || heads.kv == 0) return time;
+  time.tensor_j = tensor_joules(gpu, kProductType, time.flops);
   const KernelConstants::Attention& constants = gpu.kernels.attention;
   const std::uint64_t blocks = sequences.size() * heads.kv;
   const DecodeKernel& kernel = decode_kernel(gpu, heads, blocks, longest);

@@ -59,6 +59,7 @@ KernelTime MixedAttention::time(const GpuDatasheet& gpu) const {
   if (decode.ctas == 0) return prefill;
   KernelTime time = prefill;
   time.flops += decode.flops;
+  time.tensor_j += decode.tensor_j;
   time.bytes += decode.bytes * kv_reads;
   time.l2_bytes += rows.l2_bytes;
   time.hbm_seconds += decode.hbm_seconds * kv_reads;

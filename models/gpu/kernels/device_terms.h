@@ -38,4 +38,12 @@ inline double missed_ratio(const GpuDatasheet& gpu, double bytes) {
   return std::clamp(bytes / working_bytes(gpu) - 1, 0.0, 1.0);
 }
 
+/// Joules of tensor FLOPs at the highest clock; 0 if the constants are not known.
+inline double tensor_joules(const GpuDatasheet& gpu, DataType type, double flops) {
+  constexpr double kJoulesPerPj = 1e-12;
+  const auto& by_type = gpu.energy.tensor_pj_per_flop;
+  const double own = by_type[static_cast<std::size_t>(type)];
+  return flops * kJoulesPerPj * (own > 0 ? own : by_type[static_cast<std::size_t>(DataType::bf16)]);
+}
+
 }  // namespace railyard::gpu

@@ -329,6 +329,7 @@ KernelTime gemm_time(const GpuDatasheet& gpu, const GemmShape& shape) {
   time.persistent = facts_of(gpu.architecture).has_tma;
   constexpr double kFlopsPerProduct = 2;
   time.flops = kFlopsPerProduct * shape.groups * static_cast<double>(shape.m) * shape.n * shape.k;
+  time.tensor_j = time.clock_ratio * tensor_joules(gpu, shape.dtype, time.flops);
   return time;
 }
 

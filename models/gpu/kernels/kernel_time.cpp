@@ -61,16 +61,18 @@ KernelTime KernelTime::taking(double time) const {
 
 KernelTime joined(const std::vector<KernelTime>& kernels) {
   if (kernels.size() == 1) return kernels.front();
-  double seconds = 0, flops = 0, bytes = 0, l2_bytes = 0;
+  double seconds = 0, flops = 0, tensor_j = 0, bytes = 0, l2_bytes = 0;
   for (const KernelTime& kernel : kernels) {
     seconds += kernel.seconds;
     flops += kernel.flops;
+    tensor_j += kernel.tensor_j;
     bytes += kernel.bytes;
     l2_bytes += kernel.l2_bytes;
   }
   const auto shorter = [](const KernelTime& a, const KernelTime& b) { return a.seconds < b.seconds; };
   KernelTime all = std::max_element(kernels.begin(), kernels.end(), shorter)->taking(seconds);
   all.flops = flops;
+  all.tensor_j = tensor_j;
   all.bytes = bytes;
   all.l2_bytes = l2_bytes;
   for (std::size_t limit = 0; limit < kKernelLimitNames.size(); ++limit) {

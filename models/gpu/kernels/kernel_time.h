@@ -50,6 +50,7 @@ struct KernelTime {
   double flops = 0;                                   ///< useful FLOPs, two per multiply-add
   double bytes = 0;                                   ///< HBM traffic
   double l2_bytes = 0;                                ///< traffic between L2 and the SMs
+  double tensor_j = 0;                                ///< joules of its FLOPs, at the highest clock (gpu/energy.h)
   std::uint32_t tile_m = 0, tile_n = 0, split_k = 1;  ///< GEMM only
 
   double longest_cta_seconds = 0;  ///< time of the longest CTA, without waiting for operands

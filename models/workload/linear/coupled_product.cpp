@@ -22,6 +22,7 @@ gpu::KernelTime piece_of(const gpu::KernelTime& whole, std::uint32_t parts, bool
   piece.l2_seconds *= part;
   piece.hbm_seconds *= part;
   piece.flops *= part;
+  piece.tensor_j *= part;
   piece.bytes *= part;
   piece.l2_bytes *= part;
   piece.ctas = std::max<std::uint64_t>(1, whole.ctas / parts);

@@ -7,21 +7,17 @@ using gpu::GpuDatasheet;
 
 namespace {
 
-/// A map from number format to number.
-Fields data_type_fields() {
+/// A map from number format to number; each is 0, or in this range.
+Fields data_type_fields(const char* doc, double least, double most) {
   using PerType = std::array<double, kDataTypes>;
   Fields fields;
   for (std::size_t i = 0; i < kDataTypes; ++i) {
     Field field;
     field.key = std::string(kDataTypeNames[i]);
     field.kind = Field::Kind::number;
-    field.doc = "dense tensor FLOP per SM per clock; 0: not supported";
+    field.doc = doc;
     field.default_text = "0";
-    field.none_or(1, 1e9);
-    if (static_cast<DataType>(i) == DataType::fp16) {
-      field.doc = "dense tensor FLOP per SM per clock; also the reference for the efficiency of attention";
-      field.range(1e-6, 1e9).required();
-    }
+    field.none_or(least, most);
     field.store = [i](const Field& self, void* record, const Node& node, const std::string& path) {
       (*static_cast<PerType*>(record))[i] = read_number(self, node, path);
     };
@@ -30,6 +26,14 @@ Fields data_type_fields() {
     };
     fields.push_back(std::move(field));
   }
+  return fields;
+}
+
+Fields tensor_rate_fields() {
+  Fields fields = data_type_fields("dense tensor FLOP per SM per clock; 0: not supported", 1, 1e9);
+  Field& fp16 = fields[static_cast<std::size_t>(DataType::fp16)];
+  fp16.doc = "dense tensor FLOP per SM per clock; also the reference for the efficiency of attention";
+  fp16.range(1e-6, 1e9).required();
   return fields;
 }
 
@@ -45,7 +49,7 @@ Record<GpuDatasheet> gpu_record() {
   sm.add("boost_mhz", &G::Sm::boost_mhz,
          "highest clock, by which times of collectives carry over from the family, if both name it; 0: not known")
       .none_or(1e-6, 1e5);
-  sm.mapping("flop_per_clock", data_type_fields(), "dense tensor FLOP per SM per clock, by number format",
+  sm.mapping("flop_per_clock", tensor_rate_fields(), "dense tensor FLOP per SM per clock, by number format",
              [](void* record) { return std::vector<void*>{&static_cast<G::Sm*>(record)->flop_per_clock}; })
       .required();
   sm.add("feed_bytes_per_clock", &G::Sm::feed_bytes_per_clock, "operand feed from L2 per SM")
@@ -98,6 +102,18 @@ Record<GpuDatasheet> gpu_record() {
       .range(1e-6, 1e6)
       .required()
       .inherited();
+
+  Record<G::Energy> energy;
+  energy.add("idle_w", &G::Energy::idle_w, "power of the board without work on its SMs").range(0, 1e5);
+  energy.add("sm_w", &G::Energy::sm_w, "more power, for each SM with a thread block, at boost_mhz").range(0, 1e4);
+  energy
+      .add("hbm_pj_per_byte", &G::Energy::hbm_pj_per_byte,
+           "energy of a byte at device memory, with its way to the SMs; 0: no energy is reported")
+      .none_or(1e-3, 1e6);
+  energy.mapping("tensor_pj_per_flop",
+                 data_type_fields("energy of a tensor FLOP at boost_mhz; 0: as that of bf16", 1e-6, 1e6),
+                 "energy of a tensor FLOP, by number format",
+                 [](void* record) { return std::vector<void*>{&static_cast<G::Energy*>(record)->tensor_pj_per_flop}; });
 
   Record<G::Hbm> hbm;
   hbm.add("capacity_gb", &G::Hbm::capacity_gb, "memory capacity").range(1e-6, 1e5).required();
@@ -314,6 +330,7 @@ Record<GpuDatasheet> gpu_record() {
   Record<G> r;
   r.nested("sm", &G::sm, sm, "streaming multiprocessors").required();
   r.nested("l2", &G::l2, l2, "second-level cache").required();
+  r.nested("energy", &G::energy, energy, "energy of the board (docs/energy.md); an estimate");
   r.nested("hbm", &G::hbm, hbm, "device memory").required();
   r.nested("kernel", &G::kernel, kernel, "fitted kernel constants").required();
   r.nested("copy", &G::copy, copy, "copies between GPUs").inherited();

@@ -82,6 +82,7 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
 gpu::KernelTime part_of(const gpu::KernelTime& kernel, double share) {
   gpu::KernelTime part = kernel.taking(kernel.seconds * share);
   part.flops *= share;
+  part.tensor_j *= share;
   part.bytes *= share;
   part.l2_bytes *= share;
   return part;
