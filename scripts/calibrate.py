@@ -4,6 +4,7 @@
   scripts/calibrate.py fit ROWS.csv --datasheet H100-SXM5-80GB --system my_h100 --out my-h100.yaml
   scripts/calibrate.py fit validation/attention.csv --kernels hopper --out my-hopper.yaml
   scripts/calibrate.py step-clock --datasheet H100-SXM5-80GB --steps 'dgxc-benchmarking.*llama3.1 8b.*bf16'
+  scripts/calibrate.py energy --datasheet H100-SXM5-80GB --models Llama --keep idle_w=120 hbm_pj_per_byte=115
   scripts/calibrate.py report docs/calibration.md
   scripts/calibrate.py left-out docs/fidelity.md
 
@@ -15,11 +16,14 @@ fit       ROWS are tables as in validation/ (gemm.csv, attention.csv, nccl.csv, 
           GPU's datasheet names the new sheet: kernels: my-hopper.yaml.
 step-clock  Fits sm.step_clock_ratio, the clock in a whole training step, to published steps: those whose source, model and number format
           match --steps. Prints the errors of these and of all other steps on this GPU.
+energy    Fits the constants of a GPU's energy to the power of full servers (validation/energy.csv) whose model matches --models. Prints the
+          errors of these and of all other models on this GPU. --keep names constants that are known.
 report    Fits the measured devices to 60 % of their shapes, predicts devices only by the family rule, and writes the errors of both.
 left-out  Errors on devices and on numbers of GPUs that a fit has not seen, as sections of a page.
 """
 
 import argparse
+import math
 import pathlib
 import re
 import statistics
@@ -32,7 +36,7 @@ from lib.command_line import BAD_INPUT, ROOT, Parser, reason_of
 PROVENANCE = "# Calibrated constants: scripts/calibrate.py fit"
 
 try:
-    from calibration import fit, kernels, left_out, report, step_clock
+    from calibration import energy, fit, kernels, left_out, report, step_clock
     from calibration.datasheet import SHEETS, Datasheet
     from calibration.evaluate import EvaluationError
     from validation import rows
@@ -57,6 +61,17 @@ def pattern(text: str) -> str:
     except re.error as error:
         raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {error}") from error
     return text
+
+
+def constant(text: str) -> tuple[str, float]:
+    key, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1
+    if key not in energy.KEYS or not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not KEY=VALUE; accepted: a number, 0 or more, for one of {', '.join(energy.KEYS)}")
+    return key, value
 
 
 def sheet_path(text: str, folder: pathlib.Path = SHEETS) -> pathlib.Path:
@@ -88,11 +103,15 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     clock.add_argument("--datasheet", required=True, metavar="NAME", help="GPU of the steps")
     clock.add_argument("--steps", required=True, type=pattern, metavar="REGEX", help="fit to steps whose source, model and number format match")
     clock.add_argument("--limit-s", default=60, type=float, metavar="S", help="skip steps whose run takes longer (default 60)")
+    power = commands.add_parser("energy", help="fit the constants of a GPU's energy")
+    power.add_argument("--datasheet", required=True, type=sheet_path, metavar="NAME|FILE", help="GPU of the servers")
+    power.add_argument("--models", required=True, type=pattern, metavar="REGEX", help="fit to servers whose model matches")
+    power.add_argument("--keep", nargs="*", default=[], type=constant, metavar="KEY=VALUE", help="constants that are known")
     page = commands.add_parser("report", help="write a page with the errors of all fits")
     page.add_argument("page", type=pathlib.Path, metavar="FILE")
     left_out_page = commands.add_parser("left-out", help="write the errors on devices without a fit into a page")
     left_out_page.add_argument("page", type=pathlib.Path, metavar="FILE")
-    for command in (one, clock, page, left_out_page):
+    for command in (one, clock, power, page, left_out_page):
         command.add_executables()
     return parser.parse_args(arguments)
 
@@ -142,6 +161,18 @@ def run_step_clock(options: argparse.Namespace) -> None:
         print(f"{len(errors):>5} {statistics.median(errors):>+8.1%} {statistics.median(map(abs, errors)):>26.1%}   {name}")
 
 
+def run_energy(options: argparse.Namespace) -> None:
+    table = rows.read(str(ROOT / "validation" / "energy.csv"))
+    found = energy.fit(table, options.datasheet, options.models, dict(options.keep), options.bin.resolve())
+    if found is None:
+        raise rows.InputError(f"calibrate.py: error: no server with {options.datasheet.stem} below its power limit has a model that matches '{options.models}'")
+    print(", ".join(f"{key}: {value:.4g}" for key, value in found.constants.items()))
+    print(f"{'rows':>5} {'median':>8} {'median of absolute values':>26} {'largest':>8}   error of the power, by model")
+    for name, errors in {"(fit)": found.fitted, **found.kept_out}.items():
+        absolute = [abs(error) for error in errors]
+        print(f"{len(errors):>5} {statistics.median(errors):>+8.1%} {statistics.median(absolute):>26.1%} {max(absolute):>8.1%}   {name}")
+
+
 def write_left_out(options: argparse.Namespace) -> None:
     page = options.page.read_text(encoding="utf-8")
     for name, table in (("left out", left_out.devices), ("counts left out", left_out.counts)):
@@ -156,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_fit(options)
         elif options.command == "step-clock":
             run_step_clock(options)
+        elif options.command == "energy":
+            run_energy(options)
         elif options.command == "left-out":
             write_left_out(options)
         else:

@@ -136,6 +136,8 @@ def _tiles(found: Result) -> Element | None:
         shown.append(("tokens/s for a user, median", f"{1 / percentile(times, 50):.3g}"))
     if tokens := at.mean("middle.output_tokens_per_s"):
         shown.append(("output tokens/s", brief(tokens)))
+    if joules := at.mean("energy.per_output_token_j"):
+        shown.append(("J for an output token, estimate", brief(joules)))
     if spent := cost.of_load(at, found.prices):
         shown.append(("for a million output tokens", f"{spent.per_million_output:.3g}"))
     return tiles(shown)

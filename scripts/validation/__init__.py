@@ -7,7 +7,7 @@ map_row(row) -> Experiment and point_name(row, experiment). It may have check(ro
 (set_aside.py), and targets(outcomes): lines of its own for the digest.
 """
 
-from . import fabric, gpu, servers, serving, training
+from . import energy, fabric, gpu, servers, serving, training
 
 CLASSES = {
     "fabric": fabric,
@@ -16,4 +16,5 @@ CLASSES = {
     "servers_no_host": servers.with_host(False, "Whole servers at low concurrency, without a host"),
     "serving": serving,
     "training": training,
+    "energy": energy,
 }
