@@ -31,6 +31,8 @@ constexpr std::array<const char*, transport::kCostKinds> kLabels{"kernels",
                                                                  "host software",
                                                                  "delays",
                                                                  "idle: no work had arrived"};
+constexpr std::array<const char*, execution::kHostWorkNames.size()> kHostLabels{
+    "steps and launches", "clients", "router", "API server", "posts", "handshakes"};
 
 /// Of a row of the table: where most of it was.
 std::string most_at(const Value& row) {
@@ -127,6 +129,9 @@ Value Why::result(const Measure& measure) const {
     } else if (kind == CostKind::straggler) {
       for (std::size_t gpu = 0; gpu < stragglers_.size(); ++gpu)
         path_s += of(kind, static_cast<std::uint32_t>(gpu), nullptr);
+    } else if (kind == CostKind::host) {
+      for (std::size_t work = 0; work < execution::kHostWorkNames.size(); ++work)
+        path_s += of(kind, static_cast<std::uint32_t>(work), nullptr);
     } else {
       path_s = of(kind, 0, nullptr);
     }
@@ -154,6 +159,14 @@ Value Why::result(const Measure& measure) const {
     add_without(row, measure, frees_.of_straggler(gpu));
     r["stragglers"].push_back(std::move(row));
   }
+  r["hosts"] = Value::empty_list();
+  for (std::size_t work = 0; work < execution::kHostWorkNames.size(); ++work) {
+    Value row{{"work", execution::kHostWorkNames[work]},
+              {"path_s", of(CostKind::host, static_cast<std::uint32_t>(work), nullptr)}};
+    add_without(row, measure, frees_.of_host(work));
+    r["hosts"].push_back(std::move(row));
+  }
+  r["held_s"] = measure.held_seconds / n;
   r["classes"] = Value::empty_list();
   for (const TrafficClass traffic_class : simulation_.classes()) {
     const std::size_t c = number(traffic_class);
@@ -232,7 +245,13 @@ std::string Why::table(const Value& results) {
         for (const Value& kernel : path["kernels"].items()) line("  bound by " + kernel["limit"].text(), kernel);
       if (k == static_cast<std::size_t>(CostKind::straggler))
         for (const Value& straggler : path["stragglers"].items()) line("  " + straggler["gpu"].text(), straggler);
+      if (k == static_cast<std::size_t>(CostKind::host))
+        for (std::size_t work = 0; work < kHostLabels.size(); ++work)
+          line(fmt::format("  {}", kHostLabels[work]), path["hosts"].items()[work]);
     }
+    if (const double held = path["held_s"].real(); held >= kLeastShown * mean)
+      text += fmt::format("  {:<40} {:>12} {:>5.1f} %\n", "of this, while held in the router", duration_text(held),
+                          100 * held / mean);
     text += "  of this, by traffic class and by link\n";
     for (const Value& c : path["classes"].items()) line("  " + c["class"].text(), c);
     for (const Value& l : path["links"].items()) line("  " + l["links"].text(), l, most_at(l));

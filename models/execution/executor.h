@@ -118,6 +118,9 @@ class Executor : private collective::CollectiveClient {
   void measure(const char* metric, std::uint32_t number) const {
     if (listener_ != nullptr) listener_->on_measure_begun(metric, number);
   }
+  void held(const char* metric, std::uint32_t number, Time since) const {
+    if (listener_ != nullptr) listener_->on_held(metric, number, since);
+  }
   void measured(const char* metric, std::uint32_t number, std::uint32_t parts = 1) const {
     if (listener_ != nullptr) listener_->on_measured(metric, number, parts);
   }

@@ -2,6 +2,7 @@
 // when an output needs them, so a run of millions of jobs builds no strings.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -17,6 +18,18 @@ enum class Recorded : std::uint8_t {
   each_member,  ///< like stage; a collective has one row per member instead of one for all
 };
 
+/// What a job of host software does, for critical paths.
+enum class HostWork : std::uint8_t {
+  engine,      ///< prepares steps and launches kernels
+  client,      ///< a client and its way to the server
+  router,      ///< chooses an instance
+  server,      ///< takes requests, and brings tokens to clients
+  posts,       ///< descriptors of KV or of messages
+  handshakes,  ///< of two instances
+};
+inline constexpr std::array<const char*, 6> kHostWorkNames{"engine", "client", "router",
+                                                           "server", "posts",  "handshakes"};
+
 /// Renders the labels of one generator.
 class JobNamer {
  public:
@@ -29,6 +42,8 @@ class JobNamer {
   /// The column `kind` of jobs.csv: compute, tp, pp, kv, host or test.
   virtual const char* kind(std::uint64_t arguments) const = 0;
   virtual Recorded recorded(std::uint64_t arguments) const = 0;
+  /// Of a job on a host.
+  virtual HostWork host_work([[maybe_unused]] std::uint64_t arguments) const { return HostWork::engine; }
   /// The label of one member of a collective, for namers that give members different names.
   virtual std::uint64_t of_member(std::uint64_t arguments, [[maybe_unused]] std::uint32_t member) const {
     return arguments;
@@ -67,6 +82,7 @@ struct JobLabel {
   std::string work() const { return namer->work(arguments); }
   const char* kind() const { return namer->kind(arguments); }
   Recorded recorded() const { return namer->recorded(arguments); }
+  HostWork host_work() const { return namer->host_work(arguments); }
 };
 
 }  // namespace railyard::execution

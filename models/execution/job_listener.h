@@ -45,6 +45,8 @@ class JobListener {
   // A measurement for a metric of the summary. The event being processed is the cause of its begin and of its end.
   /// @param number  of the request, step or other unit that is measured
   virtual void on_measure_begun(const char* metric, std::uint32_t number) = 0;
+  /// A part of it: from then until now the request has waited in the router for an instance with room.
+  virtual void on_held(const char* /*metric*/, std::uint32_t /*number*/, Time /*since*/) {}
   /// @param parts  number of parts into which the metric divides the time
   virtual void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) = 0;
 

@@ -16,6 +16,10 @@ bool leaves_early(const execution::Job& job) {
   return job.kind() == execution::JobKind::copy || job.kind() == execution::JobKind::send;
 }
 
+std::uint32_t work_of(const execution::Job& job) {
+  return static_cast<std::uint32_t>(job.label().namer->host_work(job.label().arguments));
+}
+
 }  // namespace
 
 CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Groups groups, Stragglers stragglers)
@@ -70,6 +74,7 @@ CriticalPath::Moment CriticalPath::after(const Moment& before, std::vector<Cost>
       free[static_cast<std::size_t>(CostKind::kernel)] += cost.time;
       free[frees_.of_straggler(cost.which)] += cost.time;
     }
+    if (cost.kind == CostKind::host) free[frees_.of_host(cost.which)] += cost.time;
     if (!transport::of_links(cost.kind)) continue;
     // Of a queue in a collective, between nothing and all of the hidden part remains: the middle.
     const Time remains = cost.kind == CostKind::wire ? cost.hidden_elsewhere
@@ -126,7 +131,7 @@ void CriticalPath::on_done(const execution::Job& job) {
       moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
       break;
     case execution::JobKind::host:
-      moment = after(moment, {{CostKind::host, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
+      moment = after(moment, {{CostKind::host, work_of(job), nullptr, now() - moment.at, {}, {}}}, job.name());
       break;
     case execution::JobKind::delay:
       moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
@@ -225,6 +230,7 @@ void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last,
   const Moment& first = begun.moment;
   const Time from = first.at;
   measure.seconds += (last.at - from).seconds() / parts;
+  measure.held_seconds += begun.held.seconds() / parts;
   if (measure.count++ == 0 || last.at - from > measure.to - measure.from) {
     measure.number = number;
     measure.from = from;
@@ -288,7 +294,8 @@ CriticalPath::Measure CriticalPath::end() const {
       {{CauseRef(), Time(), std::vector<Time>(count), nullptr},
        Offsets(count),
        std::vector<Time>(count),
-       std::vector<Time>(count)},
+       std::vector<Time>(count),
+       {}},
       last, Offsets(count), 0, 1);
   return measure;
 }

@@ -58,14 +58,15 @@ class CriticalPath final : public execution::JobListener,
                            private transport::FabricListener {
  public:
   /// Numbers of all that may be free, in this order: kinds of cost, traffic classes, groups of links, resources of
-  /// kernels, GPUs that events slow down.
+  /// kernels, works of hosts, GPUs that events slow down.
   struct Frees {
     std::size_t classes = 0, groups = 0, stragglers = 0;
     std::size_t count() const { return of_straggler(stragglers); }
     std::size_t of_class(std::size_t traffic_class) const { return transport::kCostKinds + traffic_class; }
     std::size_t of_group(std::size_t group) const { return of_class(classes) + group; }
     std::size_t of_resource(std::size_t limit) const { return of_group(groups) + limit; }
-    std::size_t of_straggler(std::size_t gpu) const { return of_resource(gpu::kKernelLimitNames.size()) + gpu; }
+    std::size_t of_host(std::size_t work) const { return of_resource(gpu::kKernelLimitNames.size()) + work; }
+    std::size_t of_straggler(std::size_t gpu) const { return of_host(execution::kHostWorkNames.size()) + gpu; }
   };
   /// Numbers of the GPUs that events slow down, below Frees::stragglers.
   using Stragglers = std::unordered_map<const gpu::Gpu*, std::uint32_t>;
@@ -82,7 +83,7 @@ class CriticalPath final : public execution::JobListener,
   struct Measure {
     std::string metric;
     std::uint64_t count = 0;
-    double seconds = 0;
+    double seconds = 0, held_seconds = 0;  ///< held: in the router, a part of the same time
     std::map<transport::CostKey, double> cost_seconds;
     std::vector<double> if_free;  ///< sum of seconds if something were free, by Frees
     // Sums over the intervals, by Frees: by how much steps of schedulers and arrivals move against each other; the time
@@ -133,6 +134,7 @@ class CriticalPath final : public execution::JobListener,
     Moment moment;
     Offsets ahead;
     std::vector<Time> moved, starting;
+    Time held;
   };
   /// State of a running collective.
   struct Inside {
@@ -174,7 +176,10 @@ class CriticalPath final : public execution::JobListener,
   void on_arrived(std::optional<std::uint32_t> after) override;
   void on_answered(std::uint32_t request, std::uint32_t awaiting) override;
   void on_measure_begun(const char* metric, std::uint32_t number) override {
-    begun_[{metric, number}] = {current(), ahead_of(number, current()), moved_, starting_};
+    begun_[{metric, number}] = {current(), ahead_of(number, current()), moved_, starting_, {}};
+  }
+  void on_held(const char* metric, std::uint32_t number, Time since) override {
+    if (const auto found = begun_.find({metric, number}); found != begun_.end()) found->second.held += now() - since;
   }
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 

@@ -8,6 +8,7 @@ namespace railyard::workload {
 using execution::Communicator;
 using execution::CopyTarget;
 using execution::Executor;
+using execution::HostWork;
 using execution::Job;
 using execution::JobClient;
 using execution::JobLabel;

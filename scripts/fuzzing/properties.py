@@ -124,7 +124,7 @@ class Checked:
             mean, costs = path["mean_s"], sum(part["path_s"] for part in path["costs"])
             if abs(costs - mean) > 1e-6 * mean + 1e-14:
                 yield Failure("costs do not add up", f"{path['metric']}: {mean} s, costs {costs} s")
-            for view in ("costs", "kernels", "stragglers", "classes", "links"):
+            for view in ("costs", "kernels", "stragglers", "hosts", "classes", "links"):
                 for part in path[view]:
                     # Time per token lies between two instants, which a faster machine may move apart.
                     if path["metric"] != "tpot_s" and part["without_s"] is not None and not -1e-14 <= part["without_s"] <= mean * (1 + EXACT) + 1e-14:

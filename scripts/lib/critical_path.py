@@ -21,6 +21,14 @@ COSTS = {  # as --why prints them
     "delay": "delays",
     "arrival": "idle: no work had arrived",
 }
+HOSTS = {
+    "engine": "steps and launches",
+    "client": "clients",
+    "router": "router",
+    "server": "API server",
+    "posts": "posts",
+    "handshakes": "handshakes",
+}
 
 
 @dataclass
@@ -35,20 +43,31 @@ class Part:
 
 @dataclass
 class Path:
-    """The critical path of a metric. Its costs sum to the metric. Kernels by limit, classes, and links are other views of the costs."""
+    """The critical path of a metric. Its costs sum to the metric. Kernels by limit, hosts, classes, and links are other views of the costs.
+
+    `held_s`: a part of the same time, in which requests waited in the router."""
 
     metric: str
     mean_s: float
     costs: list[Part]
     kernels: list[Part]
     stragglers: list[Part]
+    hosts: list[Part]
+    held_s: float
     classes: list[Part]
     links: list[Part]
 
     @property
     def views(self) -> dict[str, list[Part]]:
         """Without parts of zero time."""
-        views = {"cost": self.costs, "kernels bound by": self.kernels, "slow GPU": self.stragglers, "traffic class": self.classes, "links": self.links}
+        views = {
+            "cost": self.costs,
+            "kernels bound by": self.kernels,
+            "slow GPU": self.stragglers,
+            "host": self.hosts,
+            "traffic class": self.classes,
+            "links": self.links,
+        }
         return {view: [part for part in parts if part.path_s > 0] for view, parts in views.items()}
 
 
@@ -60,6 +79,11 @@ def labelled(view: str, name: str) -> str:
 def _cost(value: object) -> None:
     if not isinstance(value, str) or value not in COSTS:
         raise ValueError(f"one of {', '.join(COSTS)}")
+
+
+def _work(value: object) -> None:
+    if not isinstance(value, str) or value not in HOSTS:
+        raise ValueError(f"one of {', '.join(HOSTS)}")
 
 
 def _version(value: object) -> None:
@@ -79,6 +103,8 @@ PATH = {
     "costs": [{"cost": _cost, **TIMES}],
     "kernels": [{"limit": str, **TIMES}],
     "stragglers": [{"gpu": str, **TIMES}],
+    "hosts?": [{"work": _work, **TIMES}],
+    "held_s?": float,
     "classes": [{"class": str, **TIMES}],
     "links": [{"links": str, "worst_link": str, "worst_link_direction": str, **TIMES}],
 }
@@ -97,9 +123,10 @@ def _path(entry: dict) -> Path:
     costs = [Part(COSTS[part["cost"]], part["path_s"], part["without_s"]) for part in entry["costs"]]
     kernels = [Part(part["limit"], part["path_s"], part["without_s"]) for part in entry["kernels"]]
     stragglers = [Part(part["gpu"], part["path_s"], part["without_s"]) for part in entry["stragglers"]]
+    hosts = [Part(HOSTS[part["work"]], part["path_s"], part["without_s"]) for part in entry.get("hosts", [])]
     classes = [Part(part["class"], part["path_s"], part["without_s"]) for part in entry["classes"]]
     links = [
         Part(part["links"], part["path_s"], part["without_s"], f"{part['worst_link']} {part['worst_link_direction']}")
         for part in entry["links"]
     ]
-    return Path(entry["metric"], entry["mean_s"], costs, kernels, stragglers, classes, links)
+    return Path(entry["metric"], entry["mean_s"], costs, kernels, stragglers, hosts, entry.get("held_s", 0.0), classes, links)

@@ -30,7 +30,7 @@ LOOKS = {
 COLOURS = ("g0", "g1", "g2", "g3", "g4", "g5")
 
 
-PLAIN = ("kernels bound by", "slow GPU", "links")  # views whose parts have no colour of their own
+PLAIN = ("kernels bound by", "slow GPU", "host", "links")  # views whose parts have no colour of their own
 
 
 @dataclass

@@ -102,14 +102,26 @@ def pair(requests):
     return text.replace("{name: a, tp: 1, pp: 1}", "{name: p, role: prefill}, {name: d, role: decode}")
 
 
+def hosts(path):
+    return {host["work"]: host["path_s"] for host in path["hosts"]}
+
+
 def test_the_path_of_a_pair_goes_through_both_instances(tmp_path):
-    """Prefill, posts, KV and the first step of the other instance, for a request alone."""
-    path = why(tmp_path, "dgx_h100", pair("{list: [{prompt_tokens: 300, output_tokens: 2}]}"))["ttft_s"]
+    """Client, router, prefill, handshake, posts, KV and the first step of the other instance, for a request alone."""
+    more = ["--set", "workload.client_us=70", "--set", "workload.router={policy: round_robin, router_us: 250}",
+            "--set", "workload.kv_transfer.first_contact=in_run"]
+    path = why(tmp_path, "dgx_h100", pair("{list: [{prompt_tokens: 300, output_tokens: 2}]}"), *more)["ttft_s"]
     parts = summary(tmp_path / "out")["metrics"]["ttft_parts_s"]
     costs = {cost["cost"]: cost["path_s"] for cost in path["costs"]}
     classes = {traffic["class"]: traffic["path_s"] for traffic in path["classes"]}
     assert parts["kv_post"] > 0 and parts["kv"] > 0
-    assert costs["host"] == pytest.approx(parts["host"] + parts["kv_post"], rel=1e-9)
+    own = hosts(path)
+    assert costs["host"] == pytest.approx(sum(own.values()), rel=1e-9)
+    assert own["client"] == pytest.approx(70e-6, rel=1e-9)
+    assert own["router"] == pytest.approx(parts["router"], rel=1e-9) and parts["router"] == pytest.approx(250e-6, rel=1e-9)
+    assert own["client"] + own["server"] + own["engine"] == pytest.approx(parts["host"], rel=1e-9)
+    assert own["posts"] == pytest.approx(parts["kv_post"], rel=1e-9)
+    assert own["handshakes"] == pytest.approx(parts["kv_handshake"], rel=1e-9) and parts["kv_handshake"] > 0
     assert costs["kernel"] + costs["sharing"] == pytest.approx(parts["prefill_kernels"] + parts["decode_kernels"], rel=1e-6)
     assert classes["kv"] == pytest.approx(parts["kv"] + parts["kv_contention"], rel=1e-6)
 
@@ -118,9 +130,21 @@ def test_the_path_of_a_pair_goes_through_both_instances(tmp_path):
 def test_posts_and_kv_of_pairs_are_on_the_path_under_load(tmp_path, rate):
     path = why(tmp_path, "dgx_h100", pair(f"{{count: 40, arrivals: poisson, rate_per_s: {rate}, {LENGTHS}}}"))["ttft_s"]
     parts = summary(tmp_path / "out")["metrics"]["ttft_parts_s"]
-    assert row(path, "costs", "cost", "host")["path_s"] >= parts["kv_post"] + parts["host"] > parts["kv_post"] > 0
+    assert hosts(path)["posts"] >= parts["kv_post"] * (1 - 1e-9) > 0
+    assert row(path, "costs", "cost", "host")["path_s"] >= (parts["kv_post"] + parts["host"]) * (1 - 1e-9)
     assert row(path, "classes", "class", "kv")["path_s"] >= (parts["kv"] + parts["kv_contention"]) * (1 - 1e-9)
     assert sum(cost["path_s"] for cost in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
+
+
+def test_the_wait_in_the_router_is_told(tmp_path):
+    """It is a part of the same time: the path goes on in the instance that has no room."""
+    queued = ["--set", "workload.router={policy: round_robin, router_us: 40, queue_threshold: 0.5}", "--set", "workload.scheduler.max_batched_tokens=512"]
+    path = why(tmp_path, "plx_box", serving(f"{{count: 40, arrivals: poisson, rate_per_s: 1500, {LENGTHS}}}"), *queued)["ttft_s"]
+    parts = summary(tmp_path / "out")["metrics"]["ttft_parts_s"]
+    assert path["held_s"] > 0.1 * path["mean_s"]
+    assert path["held_s"] + 40e-6 == pytest.approx(parts["router"], rel=1e-9)
+    assert sum(cost["path_s"] for cost in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
+    assert "of this, while held in the router" in succeed("plx_box", tmp_path / "tiny.yaml", "--why", *queued).stdout
 
 
 @pytest.mark.parametrize("rate", [50, 1500])

@@ -11,7 +11,8 @@ from browsers import DESKTOP, PHONE, fixture_browser  # noqa: F401  pylint: disa
 from platform_runs import ROOT, succeed, summary, tiny
 from reports import report
 
-from reporting import path_charts  # noqa: E402  (reports.py put scripts/ on the path)
+from lib import critical_path  # noqa: E402  (reports.py put scripts/ on the path)
+from reporting import path_charts  # noqa: E402
 
 COMPARE = ROOT / "scripts" / "compare.py"
 
@@ -35,7 +36,7 @@ def test_bars_are_as_long_as_the_metric_and_hold_the_parts_of_the_file(runs):
     assert charts["why-ttft_s"].path.mean_s == summary(runs[0])["metrics"]["ttft_s"]
     for metric, path in paths(runs[0]).items():
         bars = dict(charts[f"why-{metric}"].bars)
-        assert list(bars) == ["by cost", "kernels bound by", "by traffic class", "by links"]
+        assert list(bars) == ["by cost", "kernels bound by", "by host", "by traffic class", "by links"]
         for pieces in bars.values():
             assert sum(piece.seconds for piece in pieces) == pytest.approx(path["mean_s"], rel=1e-9)
         spent = [part["path_s"] for part in path["costs"] if part["path_s"]]
@@ -51,6 +52,7 @@ def test_the_table_has_the_metric_without_each_part(runs):
     path, table = paths(runs[0])["ttft_s"], chart.table()
     free = {f"links {part['links']}": part["without_s"] for part in path["links"] if part["path_s"]}
     free |= {f"traffic class {part['class']}": part["without_s"] for part in path["classes"] if part["path_s"]}
+    free |= {f"host {critical_path.HOSTS[part['work']]}": part["without_s"] for part in path["hosts"] if part["path_s"]}
     free |= {f"kernels bound by {part['limit']}": part["without_s"] for part in path["kernels"] if part["path_s"]}
     shown = {row[0]: row for row in table.rows}
     assert free and {name: row[3] for name, row in shown.items() if name in free} == free

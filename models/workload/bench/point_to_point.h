@@ -126,6 +126,7 @@ class PointToPoint : private JobClient, private JobNamer {
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "test"; }
   Recorded recorded(std::uint64_t arguments) const override;
+  HostWork host_work(std::uint64_t) const override { return HostWork::posts; }
 
   void on_job_done(const Job& job) override;
 

@@ -262,6 +262,14 @@ Recorded ApiServer::recorded(std::uint64_t arguments) const {
   return JobLabel::fields_of<Fields>(arguments).what == kDeliver ? Recorded::detail : Recorded::stage;
 }
 
+HostWork ApiServer::host_work(std::uint64_t arguments) const {
+  switch (JobLabel::fields_of<Fields>(arguments).what) {
+    case kSend: return HostWork::client;
+    case kRoute: return HostWork::router;
+    default: return HostWork::server;
+  }
+}
+
 void ApiServer::on_job_done(const Job& job) {
   const auto f = job.label().as<Fields>();
   Live& live = live_.at(f.request);

@@ -166,6 +166,7 @@ class ApiServer : private JobClient, private JobNamer, private transport::Calend
   std::string name(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t arguments) const override;
+  HostWork host_work(std::uint64_t arguments) const override;
 
   std::unique_ptr<RequestSource> source_;
   std::vector<Host> hosts_;

@@ -59,6 +59,7 @@ class KvContacts : private JobClient, private JobNamer {
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "host"; }
   Recorded recorded(std::uint64_t) const override { return Recorded::stage; }
+  HostWork host_work(std::uint64_t) const override { return HostWork::handshakes; }
 
   std::vector<Instance*> instances_;
   bool had_met_;

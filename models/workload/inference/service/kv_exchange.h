@@ -210,6 +210,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     return JobLabel::fields_of<Fields>(arguments).is_post ? "host" : "kv";
   }
   Recorded recorded(std::uint64_t arguments) const override;
+  HostWork host_work(std::uint64_t) const override { return HostWork::posts; }
 
   HandoffGrain grain_;
   KvConnector connector_;

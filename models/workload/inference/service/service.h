@@ -210,6 +210,7 @@ class Service : private ApiServerClient,
   struct Held {
     std::uint32_t request = 0;
     std::uint64_t new_tokens = 0;  ///< with wspt
+    Time since{};
   };
   /// The one that is served next. @pre there is one
   std::deque<Held>::iterator next_held();

@@ -51,7 +51,7 @@ std::uint32_t Service::send(Asked& asked, const Choice& choice, RequestPart part
 }
 
 void Service::on_at_router(std::uint32_t request) {
-  Held held{request, 0};
+  Held held{request, 0, now()};
   if (spec_.router.queue_order == RouterQueueOrder::wspt) {
     const Request what = api_server_.on_way(request).remaining();
     Asked asked(request, what, api_server_.content(request), RequestPart::prompt);
@@ -67,6 +67,7 @@ void Service::route_held() {
     const std::uint32_t request = next->request;
     const Candidates all = entries(api_server_.on_way(request).remaining(), true);
     if (all.empty() || router_.is_full(all)) return;
+    if (next->since < now()) executor_.held("ttft_s", request, next->since);
     held_.erase(next);
     route(request);
   }
