@@ -315,9 +315,8 @@ Record<workload::inference::KvConnector> connector_record() {
         "the same: time to prepare a descriptor, for each piece of all KV cache of these ranks")
       .range(0, kLongestPostUs);
   r.add("lease_s", &KvConnector::lease_s,
-        "pull: KV of a prompt that no instance has asked for is given up after this time; an instance that waits for "
-        "it renews two "
-        "thirds of it. 0: never")
+        "pull: KV of a prompt that no instance asks for is given up after this time. An instance that waits for it "
+        "renews two thirds of it. 0: never")
       .range(0, kLongestLeaseS);
   return r;
 }

@@ -101,6 +101,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   void added(std::uint32_t request);
   /// All KV for which a request waits is here. The scheduler is told when the engine looks: seen() follows.
   void arrived(std::uint32_t request) { executor_.reached(this, request); }
+  /// The scheduler has been told: the request is in its queue again, and a batch may be composed.
   void seen();
   /// The request has been cancelled in the scheduler: batches in flight run on without it.
   void cancelled(std::uint32_t request);
