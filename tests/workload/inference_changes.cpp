@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(a_run_without_instances_says_who_is_not_there) {
 BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simulated) {
   Random random(17, 0);
   const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
-  std::uint64_t restarts = 0, looked = 0, moving = 0, lost = 0;
+  std::uint64_t restarts = 0, looked = 0, moving = 0, lost = 0, failed_links = 0;
   for (int trial = 0; trial < 40; ++trial) {
     const std::vector<std::string> names = random.below(3) == 0 ? std::vector<std::string>{"c0", "c1", "c2"}
                                                                 : std::vector<std::string>{"p0", "p1", "d0", "d1"};
@@ -273,6 +273,19 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
     if (random.below(3) == 0)
       events += fmt::format("{}{{at_us: {}, gpu: gpus0.gpu1, slow_ratio: 0.6}}", events.empty() ? "" : ", ",
                             500 + 100 * random.below(20));
+    // Links fail for good, below what cuts a GPU off: some of its NVLink planes, NICs or their cables.
+    const bool is_spread = is_pair && random.below(2) == 0;
+    if (is_spread) {
+      sets.push_back("machine.groups.gpus.servers=2");
+      sets.push_back("workload.instances.0.placement=spread");
+      sets.push_back("workload.instances.1.placement=spread");
+    }
+    for (std::uint64_t left = random.below(5); left > 0; --left, ++failed_links)
+      events += fmt::format("{}{{at_us: {}, link: gpus{}.{}, fail: true}}", events.empty() ? "" : ", ",
+                            100 + 50 * random.below(100), is_spread ? random.below(2) : 0,
+                            is_spread && random.below(2) == 0
+                                ? fmt::format("nic{}.{}", random.below(4), one_of({"pcie", "network"}))
+                                : fmt::format("gpu{}.nvlink{}", random.below(6), random.below(3)));
     sets.push_back("events=[" + events + "]");
     BOOST_TEST_INFO_SCOPE("trial " << trial << " " << fmt::format("{}", fmt::join(sets, "\n")));
     const Scenario scenario = tiny_serving(sets, "dgx_h100");
@@ -303,4 +316,5 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
   BOOST_TEST(lost > 20'000u);
   BOOST_TEST(looked > 5000u);
   BOOST_TEST(moving > 100u);
+  BOOST_TEST(failed_links > 50u);
 }
