@@ -11,13 +11,16 @@ namespace {
 using transport::Cost;
 using transport::CostKind;
 
+/// What has been added between two states of a vector, of which the first one may be empty, and so may both.
+void add_since(std::vector<double>& sum, const std::vector<Time>& before, const std::vector<Time>& after,
+               std::uint32_t parts) {
+  for (std::size_t f = 0; f < after.size(); ++f)
+    sum[f] += (before.empty() ? after[f] : after[f] - before[f]).seconds() / parts;
+}
+
 /// Its stream goes on before the job is done.
 bool leaves_early(const execution::Job& job) {
   return job.kind() == execution::JobKind::copy || job.kind() == execution::JobKind::send;
-}
-
-std::uint32_t work_of(const execution::Job& job) {
-  return static_cast<std::uint32_t>(job.label().namer->host_work(job.label().arguments));
 }
 
 }  // namespace
@@ -28,8 +31,6 @@ CriticalPath::CriticalPath(transport::Assembly& fabric, const Frees& frees, Grou
       groups_(std::move(groups)),
       stragglers_(std::move(stragglers)),
       message_costs_(fabric.context(), fabric.routes(), groups_, frees.groups),
-      moved_(frees.count()),
-      starting_(frees.count()),
       free_links_({frees.count(), static_cast<std::size_t>(CostKind::engine),
                    static_cast<std::size_t>(CostKind::latency), static_cast<std::size_t>(CostKind::wire),
                    static_cast<std::size_t>(CostKind::queue), frees.of_class(0), frees.of_group(0)}) {
@@ -131,7 +132,10 @@ void CriticalPath::on_done(const execution::Job& job) {
       moment = after(moment, {{CostKind::arrival, 0, nullptr, now() - moment.at, {}, {}}}, {});
       break;
     case execution::JobKind::host:
-      moment = after(moment, {{CostKind::host, work_of(job), nullptr, now() - moment.at, {}, {}}}, job.name());
+      moment = after(
+          moment,
+          {{CostKind::host, static_cast<std::uint32_t>(job.label().host_work()), nullptr, now() - moment.at, {}, {}}},
+          job.name());
       break;
     case execution::JobKind::delay:
       moment = after(moment, {{CostKind::delay, 0, nullptr, now() - moment.at, {}, {}}}, job.name());
@@ -192,6 +196,7 @@ void CriticalPath::on_reached(const void* owner, std::uint32_t number) {
   Gate& gate = gates_[{owner, number}];
   join(gate.met, current());
   gate.queued.clear();
+  if (const auto scheduler = composed_.find(owner); scheduler != composed_.end()) gate.then = scheduler->second.shifts;
 }
 
 std::optional<CriticalPath::Gate> CriticalPath::take_gate(const void* owner, std::uint32_t number) {
@@ -219,8 +224,10 @@ void CriticalPath::on_passed(const void* owner, std::uint32_t gate) {
 CriticalPath::Doubt CriticalPath::Measure::doubt(std::size_t free) const {
   constexpr double kMostArrivals = 0.03, kMostQueues = 0.05;  // relative to the time without
   const double without = if_free[free];
-  const double share = moved[free] > 0 ? moved[free] / (moved[free] + without) : 0;
-  if (share * starting[free] > kMostArrivals * without) return Doubt::arrivals;
+  double other = 0;  // time of batches that would have other requests
+  for (const Shifted& in : shifted)
+    if (in.moved[free] > 0) other += in.moved[free] / (in.moved[free] + without) * in.other[free];
+  if (other > kMostArrivals * without || held[free] > kMostArrivals * without) return Doubt::arrivals;
   if (std::min(seconds - without, queued[free] / 2) > kMostQueues * without) return Doubt::queues;
   return Doubt::none;
 }
@@ -230,15 +237,13 @@ void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last,
   const Moment& first = begun.moment;
   const Time from = first.at;
   measure.seconds += (last.at - from).seconds() / parts;
-  measure.held_seconds += begun.held.seconds() / parts;
   if (measure.count++ == 0 || last.at - from > measure.to - measure.from) {
     measure.number = number;
     measure.from = from;
     measure.to = last.at;
     measure.chain = last.cause;
   }
-  for (std::vector<double>* sums : {&measure.if_free, &measure.moved, &measure.starting, &measure.queued})
-    sums->resize(frees_.count());
+  for (std::vector<double>* sums : {&measure.if_free, &measure.queued, &measure.held}) sums->resize(frees_.count());
   const Cause* cause = last.cause.get();
   Time covered = last.at;
   for (; cause != nullptr && cause->to > from; cause = cause->before.get()) {
@@ -262,9 +267,29 @@ void CriticalPath::add(Measure& measure, const Begun& begun, const Moment& last,
     if (parts == 1)
       without = sooner(without, last.at - from);  // what waits for everything is never later without something
     measure.if_free[f] += without.seconds() / parts;
-    measure.moved[f] += (moved_[f] - begun.moved[f]).seconds() / parts;
-    measure.starting[f] += (starting_[f] - begun.starting[f]).seconds() / parts;
   }
+}
+
+void CriticalPath::add_held(Measure& measure, Time held, std::uint32_t parts) const {
+  measure.held[static_cast<std::size_t>(CostKind::host)] += held.seconds() / parts;
+  for (std::size_t work = 0; work < execution::kHostWorkNames.size(); ++work)
+    measure.held[frees_.of_host(work)] += held.seconds() / parts;
+}
+
+void CriticalPath::add_shifts(Measure& measure, std::size_t stay, const Shifts& since, const Shifts& until,
+                              std::uint32_t parts) const {
+  if (measure.shifted.size() <= stay)
+    measure.shifted.resize(stay + 1, {std::vector<double>(frees_.count()), std::vector<double>(frees_.count())});
+  add_since(measure.shifted[stay].moved, since.moved, until.moved, parts);
+  add_since(measure.shifted[stay].other, since.starting, until.starting, parts);
+}
+
+void CriticalPath::on_measure_begun(const char* metric, std::uint32_t number) {
+  Begun& begun = begun_[{metric, number}] = {current(), ahead_of(number, current()), 0, {}, {}};
+  const auto request = requests_.find(number);
+  if (request == requests_.end() || request->second.stays.empty()) return;
+  begun.stay = request->second.stays.size() - 1;
+  begun.then = composed_.at(request->second.stays.back().scheduler).shifts;
 }
 
 void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) {
@@ -280,6 +305,16 @@ void CriticalPath::on_measured(const char* metric, std::uint32_t number, std::ui
   if (request != requests_.end() && request->second.queued > begun->second.moment.at)
     last.cause = spliced(last.cause, request->second.queued, request->second.own);
   add(*measure, begun->second, last, ahead_of(number, last), number, parts);
+  measure->held_seconds += begun->second.held.seconds() / parts;
+  add_held(*measure, begun->second.held, parts);
+  if (request != requests_.end()) {
+    const std::vector<Request::Stay>& stays = request->second.stays;
+    for (std::size_t s = begun->second.stay; s < stays.size(); ++s) {
+      const bool is_in = s == begun->second.stay && !begun->second.then.moved.empty();
+      const Shifts& until = stays[s].until.moved.empty() ? composed_.at(stays[s].scheduler).shifts : stays[s].until;
+      add_shifts(*measure, s, is_in ? begun->second.then : stays[s].since, until, parts);
+    }
+  }
   begun_.erase(begun);
 }
 
@@ -290,13 +325,12 @@ CriticalPath::Measure CriticalPath::end() const {
   const std::size_t count = frees_.count();
   Moment last = end_;
   if (!last_answer_.if_free.empty()) last.if_free = last_answer_.if_free;
-  add(measure,
-      {{CauseRef(), Time(), std::vector<Time>(count), nullptr},
-       Offsets(count),
-       std::vector<Time>(count),
-       std::vector<Time>(count),
-       {}},
-      last, Offsets(count), 0, 1);
+  add(measure, {{CauseRef(), Time(), std::vector<Time>(count), nullptr}, Offsets(count), 0, {}, {}}, last,
+      Offsets(count), 0, 1);
+  add_held(measure, sooner(held_, last.at), 1);
+  for (std::size_t s = 0; s < last_stays_.size(); ++s) {
+    add_shifts(measure, s, {}, composed_.at(last_stays_[s].scheduler).shifts, 1);
+  }
   return measure;
 }
 

@@ -26,7 +26,8 @@
 // There is no prediction (Measure::doubt()) where what is kept would change by more than a few percent of the time:
 //
 //   arrivals  a batch keeps its requests. Where steps gain on arrivals, a request would meet fewer batches that start
-//             others; where arrivals gain on steps, batches would start more
+//             others; where arrivals gain on steps, batches would start more. Only schedulers that the request visits count. A request
+//             that was held in the router until a step ended comes before or after the next one by the time that hosts need for it
 //   queues    in a collective, a queue in front of a link that takes no time may be gone, or move to the next slowest
 //             link of the path. The prediction is the middle
 #pragma once
@@ -86,9 +87,14 @@ class CriticalPath final : public execution::JobListener,
     double seconds = 0, held_seconds = 0;  ///< held: in the router, a part of the same time
     std::map<transport::CostKey, double> cost_seconds;
     std::vector<double> if_free;  ///< sum of seconds if something were free, by Frees
-    // Sums over the intervals, by Frees: by how much steps of schedulers and arrivals move against each other; the time
-    // of batches that start requests; the part of queues in collectives that may remain.
-    std::vector<double> moved, starting, queued;
+    // Sums over the intervals, by Frees: by how much steps and arrivals move against each other, and the time of batches that would be
+    // others, for the first scheduler of each request, for its second one, and so on; the part of queues in collectives that may remain.
+    struct Shifted {
+      std::vector<double> moved, other;
+    };
+    std::vector<Shifted> shifted;
+    std::vector<double> queued;
+    std::vector<double> held;  ///< without work of hosts: the time in the router, after which another step may be next
     /// Why the time with something free is no prediction.
     Doubt doubt(std::size_t free) const;
     // The longest interval:
@@ -108,8 +114,14 @@ class CriticalPath final : public execution::JobListener,
     std::vector<Time> if_free;
     const void* clock = nullptr;  ///< the scheduler by whose clock `if_free` is given; null: none has been here
   };
+  /// Since the begin of the run, by Frees: by how much steps of a scheduler and arrivals have moved against each other; the
+  /// time of its batches that start requests.
+  struct Shifts {
+    std::vector<Time> moved, starting;
+  };
   struct Gate {
-    Moment met;  ///< the latest condition so far
+    Moment met;   ///< the latest condition so far
+    Shifts then;  ///< of the scheduler
     std::vector<Time>
         queued;  ///< of a request: when it entered the queue with something free, by its scheduler's clock
   };
@@ -117,23 +129,35 @@ class CriticalPath final : public execution::JobListener,
   struct Composed {
     Time at;
     std::vector<Time> if_free;
-    std::vector<Time> moved;               ///< by how much its steps and the latest request have moved
-    bool starts = false, started = false;  ///< it, and the composition before, took requests
+    /// By how much its steps and the latest request have moved; and the latest one that left the queue with memory for KV from elsewhere.
+    std::vector<Time> moved, moved_reserved;
+    Shifts shifts;
+    bool starts = false, started = false;   ///< it, and the composition before, took requests
+    std::deque<std::vector<Time>> earlier;  ///< if_free of compositions before this one
+    /// With something free, the first composition from `came` on, of the earlier ones and the one at `composed`.
+    Time next_after(Time came, Time composed, std::size_t f) const;
     std::vector<double> pace;  ///< of its clock, relative to the real one, between the two latest compositions
   };
   /// Offsets of clocks, by Frees: femtoseconds, modulo 2^64.
   using Offsets = std::vector<std::uint64_t>;
   /// A request between its arrival and the end of its answer.
   struct Request {
+    /// Its time in a scheduler, from the queue until it is in another one.
+    struct Stay {
+      const void* scheduler;
+      Shifts since, until;  ///< until: empty if it is there
+    };
     std::map<const void*, Offsets> ahead;  ///< what the clock of a scheduler is ahead of the request's own
-    CauseRef own;                          ///< how it came into the queue of its latest scheduler
-    Time queued;                           ///< when
+    std::vector<Stay> stays;
+    CauseRef own;  ///< how it came into the queue of its latest scheduler
+    Time queued;   ///< when
   };
   /// Begin of an interval of a metric.
   struct Begun {
     Moment moment;
     Offsets ahead;
-    std::vector<Time> moved, starting;
+    std::size_t stay = 0;  ///< in which the request is, or will be first
+    Shifts then;           ///< there; empty: those at the begin of the stay
     Time held;
   };
   /// State of a running collective.
@@ -175,12 +199,8 @@ class CriticalPath final : public execution::JobListener,
                    const std::vector<std::uint32_t>& reserved, bool has_others) override;
   void on_arrived(std::optional<std::uint32_t> after) override;
   void on_answered(std::uint32_t request, std::uint32_t awaiting) override;
-  void on_measure_begun(const char* metric, std::uint32_t number) override {
-    begun_[{metric, number}] = {current(), ahead_of(number, current()), moved_, starting_, {}};
-  }
-  void on_held(const char* metric, std::uint32_t number, Time since) override {
-    if (const auto found = begun_.find({metric, number}); found != begun_.end()) found->second.held += now() - since;
-  }
+  void on_measure_begun(const char* metric, std::uint32_t number) override;
+  void on_held(const char* metric, std::uint32_t number, Time since) override;
   void on_measured(const char* metric, std::uint32_t number, std::uint32_t parts) override;
 
   void on_entered(const collective::Collective& collective, std::uint32_t member) override;
@@ -225,15 +245,24 @@ class CriticalPath final : public execution::JobListener,
   Offsets ahead_of(std::uint32_t request, const Moment& moment) const;
   /// Requests that have come since the scheduler's composition before this one get their place between the two.
   void place(const void* owner, const Composed& before, const std::vector<Time>& composed);
-  /// The first of these requests that came into the scheduler's queue; null if none did.
-  const Moment* first_of(const void* owner, const std::vector<std::uint32_t>& taken) const;
+  /// The first of these requests that came into the scheduler's queue, by its own clock; nothing if none did.
+  std::optional<Moment> first_of(const void* owner, const std::vector<std::uint32_t>& taken) const;
   /// The gate, which is met now; nothing if none of its conditions was.
   std::optional<Gate> take_gate(const void* owner, std::uint32_t gate);
+  /// The request leaves the queue of a scheduler in which it has been since then.
+  void enter(Request& request, const void* scheduler, const Shifts& then);
+  /// The moment by the request's own clock.
+  std::vector<Time> own_times(std::uint32_t request, const Moment& moment) const;
   /// What is done now waits for a moment, too.
   void wait_for(const Moment& moment);
   /// @param ahead  of the clock by which `last` is given
   void add(Measure& measure, const Begun& first, const Moment& last, const Offsets& ahead, std::uint32_t number,
            std::uint32_t parts) const;
+  /// Adds time in the router.
+  void add_held(Measure& measure, Time held, std::uint32_t parts) const;
+  /// Adds what moved in a request's stay of this number.
+  void add_shifts(Measure& measure, std::size_t stay, const Shifts& since, const Shifts& until,
+                  std::uint32_t parts) const;
 
   const transport::Fabric& fabric_;
   const Frees frees_;
@@ -250,7 +279,8 @@ class CriticalPath final : public execution::JobListener,
   /// Requests whose answer others wait for, and how many.
   std::unordered_map<std::uint32_t, std::pair<Moment, std::uint32_t>> answered_;
   Moment last_answer_;
-  std::vector<Time> moved_, starting_;  ///< until now, by Frees: as in a measure
+  Time held_;                              ///< all requests in the router, until now
+  std::vector<Request::Stay> last_stays_;  ///< of the request with this answer
   std::map<std::pair<std::string, std::uint32_t>, Begun> begun_;
   Moment current_, end_;
   std::vector<Moment> outer_;       ///< the current ones before, while clients are told that jobs begin

@@ -61,6 +61,9 @@ WHAT_IFS = {
         "launch_us", "wide_launch_us", "graph_launch_us", "p2p_launch_us", "simple_step_ns", "ll_step_ns", "ll_wide_step_ns", "ll_line_ns", "ll128_step_ns",
         "nvls_step_ns", "custom_step_ns", "custom_fence_ns")})),
     "host": ("costs", "host", {}),
+    "posts": ("hosts", "posts", {"workload.kv_transfer.descriptor_us": 0}),
+    "router": ("hosts", "router", {"workload.router.router_us": 0}),
+    "handshakes": ("hosts", "handshakes", {"workload.kv_transfer.metadata_us": 0, "workload.kv_transfer.prepare_us": 0}),
     "NVLink": ("links", "NVLink", link("nvlink", **buffers("nvswitch"))),
     "GPU_PCI": ("links", "GPU_PCI", pcie("gpu_pcie")),
     "PLX_Uplink": ("links", "PLX_Uplink", pcie("plx_uplink")),
@@ -81,6 +84,16 @@ class Base:
     name: str
     platform: str
     scenario: dict
+
+    @property
+    def without_host(self) -> dict | None:
+        """What takes the host's time away."""
+        changes = HOST.get(self.kind)
+        workload = self.scenario["workload"]
+        for key, what in (("kv_transfer", "posts"), ("kv_transfer", "handshakes"), ("router", "router")):
+            if changes is not None and key in workload:
+                changes = changes | WHAT_IFS[what][2]
+        return changes
 
     @property
     def servers(self) -> int:
@@ -119,6 +132,12 @@ def bases(folder: pathlib.Path) -> list[Base]:
             ("at_once", {}), ("poisson", {"rate_per_s": 4}), ("poisson", {"rate_per_s": 30}), ("closed_loop", {"concurrency": 8}))):
         requests = {"count": 24, "arrivals": arrivals, "prompt_tokens": 500, "output_tokens": {"uniform": {"min": 20, "max": 60}}} | rate
         add("serving", platform, {"requests": requests, "instances": [{"name": "a", "tp": tp}]}, model=small, machine={"groups": {"gpus": {"servers": 1}}})
+    fleets = ({"instances": [{"name": "p", "role": "prefill"}, {"name": "d", "role": "decode"}], "kv_transfer": {"merges_adjacent": False}},
+              {"instances": [{"name": "a", "count": 2}], "router": {"policy": "least_load", "router_us": 2000, "queue_threshold": 0.5},
+               "scheduler": {"max_batched_tokens": 512, "max_seqs": 256}})
+    for platform, fleet, (arrivals, rate) in itertools.product(("plx_box", "dgx_h100"), fleets, (("poisson", {"rate_per_s": 4}), ("poisson", {"rate_per_s": 30}))):
+        requests = {"count": 24, "arrivals": arrivals, "prompt_tokens": 500, "output_tokens": {"uniform": {"min": 20, "max": 60}}} | rate
+        add("serving", platform, {"requests": requests} | fleet, model=small, machine={"groups": {"gpus": {"servers": 1}}})
     for platform, (tp, pp, more) in itertools.product(("plx_box", "dgx_h100"), (
             (1, 1, {}), (2, 1, {"sequence_parallel": True}), (2, 2, {}), (1, 4, {}), (4, 1, {}))):
         add("training", platform, {"seq_tokens": 1024, "global_batch": 16, "tp": tp, "pp": pp} | more, model=model("gpt-126m"),
@@ -153,7 +172,7 @@ def bases(folder: pathlib.Path) -> list[Base]:
 
 def row_of(path: dict, what: str) -> dict | None:
     view, name, _ = WHAT_IFS[what]
-    key = {"kernels": "limit", "costs": "cost", "links": "links"}[view]
+    key = {"kernels": "limit", "costs": "cost", "hosts": "work", "links": "links"}[view]
     return next((row for row in path[view] if row[key] == name), None)
 
 
@@ -184,7 +203,9 @@ def what_ifs(base: Base, paths: dict[str, dict]) -> dict[str, runner.Point]:
         if not any(row is not None and row["path_s"] > LEAST_SHARE * mean for row, mean in rows):
             continue
         if what == "host":
-            changes = HOST.get(base.kind)
+            changes = base.without_host
+        if WHAT_IFS[what][0] == "hosts" and base.kind != "serving":
+            changes = None  # these keys are of instances
         if what == "protocol steps" and (base.platform == "plx_box" or base.servers > 1):
             changes = None  # no key takes away the time of lines through a host, and of proxies between servers
         if changes is not None:

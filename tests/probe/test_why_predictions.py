@@ -136,6 +136,17 @@ def test_posts_and_kv_of_pairs_are_on_the_path_under_load(tmp_path, rate):
     assert sum(cost["path_s"] for cost in path["costs"]) == pytest.approx(path["mean_s"], rel=1e-9)
 
 
+@pytest.mark.parametrize("rate, descriptor_us", [(50, 2), (200, 4), (600, 2)])
+def test_pairs_without_posts_come_true(tmp_path, rate, descriptor_us):
+    """KV that is there sooner takes part in an earlier step, or waits longer for the same one."""
+    text = pair(f"{{count: 40, arrivals: poisson, rate_per_s: {rate}, {LENGTHS}}}")
+    posts = ["--set", f"workload.kv_transfer.descriptor_us={descriptor_us}", "--set", "workload.kv_transfer.merges_adjacent=false"]
+    path = why(tmp_path, "dgx_h100", text, *posts)["ttft_s"]
+    truly = why(tmp_path, "dgx_h100", text, *posts, "--set", "workload.kv_transfer.descriptor_us=0", out="truly")["ttft_s"]
+    assert row(path, "hosts", "work", "posts")["path_s"] > 0.1 * path["mean_s"]
+    assert row(path, "hosts", "work", "posts")["without_s"] == pytest.approx(truly["mean_s"], rel=CLOSE)
+
+
 def test_the_wait_in_the_router_is_told(tmp_path):
     """It is a part of the same time: the path goes on in the instance that has no room."""
     queued = ["--set", "workload.router={policy: round_robin, router_us: 40, queue_threshold: 0.5}", "--set", "workload.scheduler.max_batched_tokens=512"]
