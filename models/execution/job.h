@@ -47,11 +47,12 @@ class Executor;
 class Job;
 class PassCourse;
 
-/// A collective and the kernels after it on a rank, which did not run, because their pass was composed.
+/// Kernels of a rank, and the collective before them, which did not run, because their pass was composed.
 struct ComposedPart {
-  Time entered;      ///< all members entered the collective
-  Time ended;        ///< its end on this rank
-  Time begun, done;  ///< of the kernels
+  bool has_collective;  ///< false: other kernels end at `ended`, and so `entered`
+  Time entered;         ///< all members entered the collective
+  Time ended;           ///< its end on this rank
+  Time begun, done;     ///< of the kernels
 };
 
 /// The emitter of a job.

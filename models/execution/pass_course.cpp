@@ -142,10 +142,7 @@ std::optional<PassCourse::Begin> PassCourse::begin_of(const Replay& after, std::
 
 void PassCourse::keep(Member& member) {
   const Job& job = *member.job;
-  // A collective follows these kernels at once.
-  if (member.after == nullptr || steps_[job.step_].spec != nullptr || job.step_ + 1 == steps_.size() ||
-      steps_[job.step_ + 1].spec == nullptr)
-    return;
+  if (member.after == nullptr || steps_[job.step_].spec != nullptr || job.step_ + 1 == steps_.size()) return;
   const auto begin = begin_of(*member.after, job.member_, member.replayed, executor_->fabric().now());
   if (!begin) return;
   Kernels& kernels = kernels_of(job.step_, *member.after);
@@ -190,17 +187,23 @@ bool PassCourse::may_foresee() const {
   });
 }
 
-void PassCourse::foresee(Kernels& kernels, std::uint32_t step, const Replay& after, Begin begin) const {
-  if (begin == kAtOnce && after.moved.front() >= after.done.front()) return;
+const PassCourse::Kept* PassCourse::foresee(Kernels& kernels, std::uint32_t step) const {
   const gpu::SmArray& sms = members_.front().job->rank().gpu->sms();
-  Kept& kept = kernels.members.front()[begin];
-  kept.speed = sms.speed();
-  kernels.alike[begin] = kept.is_complete = sms.foresee(*steps_[step].kernels, kept.log, kept.took);
+  Kept& kept = kernels.foreseen;
+  if (!std::exchange(kernels.is_foreseen, true) || kept.speed != sms.speed()) {
+    kept.speed = sms.speed();
+    kept.log.clear();
+    kept.is_complete = sms.foresee(*steps_[step].kernels, kept.log, kept.took);
+  }
+  return kept.is_complete ? &kept : nullptr;
 }
 
-const PassCourse::Kept* PassCourse::known(const Part& part, const Kernels& kernels, std::uint32_t member,
-                                          Time begun) const {
-  const auto begin = begin_of(*part.replay, member, part.begin, begun);
+const PassCourse::Kept* PassCourse::known(const Part& part, Kernels& kernels, std::uint32_t step, std::uint32_t member,
+                                          Time begun, bool foresees) const {
+  const Replay& after = *part.replay;
+  if (foresees && begun > part.begin + after.moved[member])
+    if (const Kept* const foreseen = foresee(kernels, step)) return foreseen;
+  const auto begin = begin_of(after, member, part.begin, begun);
   if (!begin) return nullptr;
   const Kept& kept = kernels.members[member][*begin];
   return kept.is_complete && kept.speed == members_[member].job->rank().gpu->sms().speed() ? &kept : nullptr;
@@ -233,36 +236,48 @@ PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
 
 // -- Composition
 
+std::uint32_t PassCourse::kernels_behind(std::uint32_t step) const {
+  std::uint32_t next = step + 1;
+  while (next < steps_.size() && steps_[next].spec == nullptr) ++next;
+  return next < steps_.size() ? next - step - 1 : 0;
+}
+
+Time PassCourse::run_kernels(Part& part, std::uint32_t step, bool foresees) {
+  const auto members = static_cast<std::uint32_t>(members_.size());
+  bool alike = foresees && part.replay->alike;
+  Time last = part.begin;
+  for (std::uint32_t m = 0; m < (part.alike ? 1 : members); ++m) {
+    Time ended = part.begin + part.replay->done[m];
+    for (std::uint32_t k = 1; k <= part.kernels; ++k) {
+      Kernels& kernels = kernels_of(step + k, *part.replay);
+      const Time begun = later(ended, launched(step + k));
+      const Kept* const kept = known(part, kernels, step + k, m, begun, foresees);
+      if (kept == nullptr) return Time::max();
+      if (m == 0)
+        alike = alike && (kept == &kernels.foreseen || kernels.alike[*begin_of(*part.replay, 0, part.begin, begun)]);
+      runs_.push_back({ended, begun, kept});
+      ended = begun + kept->took;
+    }
+    part.alike = alike;
+    last = later(last, ended);
+  }
+  return last;
+}
+
 Time PassCourse::find_parts() {
   const Time until = sooner(communicator_->reuse()->undisturbed_until(), executor_->unchanged_until());
-  const auto members = static_cast<std::uint32_t>(members_.size());
   const bool foresees = may_foresee();
   std::uint32_t step = open_step_;
   Time begin = executor_->fabric().now();
   parts_.clear();
   runs_.clear();
-  while (step + 2 < steps_.size() && steps_[step + 1].spec == nullptr && steps_[step + 2].spec != nullptr) {
-    Part part{begin, replay(step), runs_.size()};
+  for (std::uint32_t kernels; (kernels = kernels_behind(step)) != 0; step += kernels + 1) {
+    Part part{begin, replay(step), kernels, runs_.size()};
     if (part.replay == nullptr) break;
-    Kernels& kernels = kernels_of(step + 1, *part.replay);
-    const Time launched = this->launched(step + 1);
-    if (foresees && part.replay->alike) {
-      const auto when = begin_of(*part.replay, 0, begin, later(begin + part.replay->done[0], launched));
-      if (when && !kernels.members.front()[*when].is_complete) foresee(kernels, step + 1, *part.replay, *when);
-      part.alike = when && kernels.alike[*when];
-    }
-    Time entry = begin;
-    for (std::uint32_t m = 0; m < (part.alike ? 1 : members) && entry != Time::max(); ++m) {
-      const Time ended = begin + part.replay->done[m], begun = later(ended, launched);
-      const Kept* const kept = known(part, kernels, m, begun);
-      entry = kept == nullptr ? Time::max() : later(entry, begun + kept->took);
-      runs_.push_back({ended, begun, kept});
-    }
-    const Time next = entry + steps_[step + 2].spec->launch;
+    const Time next = run_kernels(part, step, foresees) + steps_[step + kernels + 1].spec->launch;
     if (next > until || next == Time::max()) break;
     parts_.push_back(part);
     begin = next;
-    step += 2;
   }
   return begin;
 }
@@ -271,10 +286,12 @@ bool PassCourse::compose(collective::Collective& collective) {
   const Time begin = find_parts();
   if (parts_.empty()) return false;
   is_composed_ = true;
-  const std::uint32_t from = open_step_, to = from + 2 * static_cast<std::uint32_t>(parts_.size());
+  const std::uint32_t from = open_step_;
+  std::uint32_t to = from;
+  for (const Part& part : parts_) to += part.kernels + 1;
   const auto ended = static_cast<std::uint32_t>(collective.cookie);
   collective::Collective& next = *executor_->runs_[open(to)].collective;
-  add_parts(from);
+  add_parts(from, to);
   for (const Part& part : parts_) ++part.replay->times;
   transport::Fabric& fabric = executor_->fabric();
   for (Replay& replay : replays_) {
@@ -285,15 +302,14 @@ bool PassCourse::compose(collective::Collective& collective) {
     fabric.replay(replay.spec->traffic_class, recording.messages * times,
                   communicator_->reuse()->replay_often(recording, times));
   }
-  executor_->composed_ += 2 * parts_.size() * members_.size();
+  executor_->composed_ += std::uint64_t{to - from} * members_.size();
   next.enter_all(begin - steps_[to].spec->launch);
   executor_->free_runs_.push_back(ended);
   executor_->collectives_.release(collective);
   return true;
 }
 
-void PassCourse::add_parts(std::uint32_t from) {
-  const std::uint32_t to = from + 2 * static_cast<std::uint32_t>(parts_.size());
+void PassCourse::add_parts(std::uint32_t from, std::uint32_t to) {
   bool alike = std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.alike; });
   const Job& first = *members_.front().job;
   const gpu::SmArray& firsts = first.rank().gpu->sms();
@@ -322,19 +338,20 @@ void PassCourse::add_parts(std::uint32_t from) {
 void PassCourse::add_up(const Member& member, std::uint32_t from) {
   const Job& job = *member.job;
   gpu::SmArray& sms = job.rank().gpu->sms();
-  composed_.resize(parts_.size());
-  ComposedPart* composed = composed_.data();
+  composed_.clear();
   // Beside its claim there may have been another one, which is over.
   Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
   for (const Part& part : parts_) {
     const collective::CollectiveSpec& spec = *steps_[from].spec;
-    const Run& run = runs_[part.runs + (part.alike ? 0 : job.member_)];
+    const Run* run = &runs_[part.runs + (part.alike ? 0 : std::size_t{job.member_} * part.kernels)];
     if (&part != &parts_.front()) entered = part.begin - spec.launch;
-    sms.add_claim(spec.channels, claimed, run.ended);
-    sms.add(run.kept->log);
-    claimed = run.begun + run.kept->took;
-    *composed++ = {entered, run.ended, run.begun, claimed};
-    from += 2;
+    sms.add_claim(spec.channels, claimed, run->ended);
+    for (std::uint32_t k = 0; k < part.kernels; ++k, ++run) {
+      sms.add(run->kept->log);
+      claimed = run->begun + run->kept->took;
+      composed_.push_back({k == 0, k == 0 ? entered : run->ended, run->ended, run->begun, claimed});
+    }
+    from += part.kernels + 1;
   }
 }
 

@@ -1,4 +1,4 @@
-// The jobs of a pass on one stage, as one job for each rank: kernels of every rank, then a collective of all, and so on. The
+// The jobs of a pass on one stage, as one job for each rank: kernels of every rank, a collective of all, and so on. The
 // ranks take these steps one after the other, exactly as if each were a job of its own. Kernels may wait for the host, which
 // launches them at regular intervals.
 //
@@ -9,10 +9,10 @@
 //
 //   members end the collective as recorded; each runs its kernels; the next one begins when the last member has entered
 //
-// Kernels that begin after the last message of a collective are known if the GPUs are alike and nothing else runs there.
-// Others are known when the course has run them before, after a replay of the same recording, because late messages of a
-// collective take memory bandwidth from the kernels after it. So their first layers of each kind run, and the others are
-// composed. What the kernels added to the totals of their GPU is added again, number by number, because these are
+// Kernels that begin after the last message of a collective at their member are foreseen if the GPUs are alike and nothing
+// else runs there. Others, which follow a collective at once, are known when the course has run them before, after a replay
+// of the same recording, because late messages of a collective take memory bandwidth from them. So their first layers of
+// each kind run, and the others are composed. What the kernels added to the totals of their GPU is added again, number by number, because these are
 // floating-point sums. Members are mostly alike: then the sums of the first one are those of the others.
 //
 // What may be sent beside a course limits how far it is composed, never its results; so does a GPU whose speed changes.
@@ -65,6 +65,8 @@ class PassCourse : private transport::CalendarClient {
     const collective::Recording* after = nullptr;
     std::vector<std::array<Kept, kBegins>> members;
     std::array<bool, kBegins> alike{};  ///< what the first member has kept is true for all
+    bool is_foreseen = false;
+    Kept foreseen;  ///< without messages, on each member
   };
   /// A recording of a collective of the course, with times after its begin.
   struct Replay {
@@ -83,16 +85,17 @@ class PassCourse : private transport::CalendarClient {
     Kept* keeps = nullptr;          ///< the kernels that it runs now are being kept
     Begin begin = kAtOnce;          ///< of these
   };
-  /// A collective and the kernels after it.
+  /// A collective and the steps of kernels after it, up to the next collective.
   struct Part {
     Time begin;  ///< of the collective
     Replay* replay = nullptr;
-    std::size_t runs = 0;  ///< of the first member, in runs_; those of the others follow, unless all are alike
+    std::uint32_t kernels = 0;  ///< steps
+    std::size_t runs = 0;       ///< of the first member, in runs_; those of the others follow, unless all are alike
     bool alike = false;
   };
-  /// The kernels of a part on a member.
+  /// A step of kernels on a member.
   struct Run {
-    Time ended, begun;  ///< the collective before them; they
+    Time ended, begun;  ///< the step before them; they
     const Kept* kept = nullptr;
   };
 
@@ -106,20 +109,26 @@ class PassCourse : private transport::CalendarClient {
   Kernels& kernels_of(std::uint32_t step, const Replay& after);
   /// Whether kernels of all members take the same time after the open collective, and nothing else runs there.
   bool may_foresee() const;
-  /// Keeps what kernels will do that begin after all messages of the recording.
-  void foresee(Kernels& kernels, std::uint32_t step, const Replay& after, Begin begin) const;
+  /// What the kernels of this step do on each member without messages; null: not known.
+  const Kept* foresee(Kernels& kernels, std::uint32_t step) const;
   /// None: it depends on more than what is kept.
   static std::optional<Begin> begin_of(const Replay& after, std::uint32_t member, Time replayed, Time begun);
-  /// The kernels of a member after a replay, which begin at `begun`; null: not known.
-  const Kept* known(const Part& part, const Kernels& kernels, std::uint32_t member, Time begun) const;
+  /// The kernels of a member after the collective of a part. @return null: not known
+  const Kept* known(const Part& part, Kernels& kernels, std::uint32_t step, std::uint32_t member, Time begun,
+                    bool foresees) const;
   /// Null: the collective of this step cannot be replayed.
   Replay* replay(std::uint32_t step);
   /// The collective of this step; its members have no entry yet.
   std::uint32_t open(std::uint32_t step);
+  /// Steps of kernels from the collective at this step to the next collective; 0: there is none.
+  std::uint32_t kernels_behind(std::uint32_t step) const;
+  /// Adds the kernels of a part, whose collective is at this step, to runs_. @return when the last member has ended them;
+  /// max: not known
+  Time run_kernels(Part& part, std::uint32_t step, bool foresees);
   /// Sets parts_: what can be composed from the open step on. @return the begin of the collective after them
   Time find_parts();
-  /// Adds the parts, the first of which is at step `from`, to all members. They go on at the collective after them.
-  void add_parts(std::uint32_t from);
+  /// Adds the parts to all members, from the open step on. They go on at the collective after them, at step `to`.
+  void add_parts(std::uint32_t from, std::uint32_t to);
   /// Adds them to the totals of a member's GPU. Sets composed_.
   void add_up(const Member& member, std::uint32_t from);
 

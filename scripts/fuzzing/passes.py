@@ -1,6 +1,6 @@
 """Serving with composed passes against the same with all jobs: random services, whose results must be the same bytes.
 
-Dense models and mixtures, tensor and pipeline parallelism, one instance, several behind a router, or prefill and decode instances with each
+Dense models and mixtures, tensor and pipeline parallelism, attention replicas, one instance, several behind a router, or prefill and decode instances with each
 way to move KV, copies in host memory, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
 """
 
@@ -28,21 +28,24 @@ def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
                   "machine": {"groups": {"node": {"servers": servers, "gpu": rng.choice(machines.GPUS[platform])}}}}
     if rng.random() < 0.7:
         made["fabric"] = {"fidelity": rng.choice(("train", "fluid"))}
-    files: dict[str, object] = {"models/tiny.json": (bases.EXPERTS if rng.random() < 0.2 else bases.MODEL) | {"num_hidden_layers": rng.choice((4, 6, 9))}}
+    files: dict[str, object] = {"models/tiny.json": (bases.EXPERTS if (experts := rng.random() < 0.3) else bases.MODEL) | {"num_hidden_layers": rng.choice((4, 6, 9))}}
     made["model"] = {"config": "models/tiny.json", "dtype": "fp16"}
-    made["workload"] = service(rng, gpus * servers)
+    made["workload"] = service(rng, gpus * servers, experts)
     events = events_of(rng, made["workload"]["instances"])
     if events:
         made["events"] = events
     return platform, made, files
 
 
-def service(rng: random.Random, gpus: int) -> dict:
+def service(rng: random.Random, gpus: int, experts: bool) -> dict:
     form = rng.choice(("one", "one", "one", "several", "several", "pair", "pair"))
     tp, pp = rng.choice([(t, p) for t in (2, 4, 8) for p in (1, 1, 2, 3) if t * p * (1 if form == "one" else 2) <= gpus] or [(2, 1)])
     instance: dict = {"tp": tp, "pp": pp}
     count = gpus // (tp * pp)
     if form == "one":
+        replicas = min(gpus, rng.choice((2, 4, 8)))
+        if experts and rng.random() < 0.7:
+            instance = {"tp": 1, "pp": 1, "dp": replicas, "ep": replicas}
         instances = [instance | {"name": "a"}]
     elif form == "several":
         instances = [instance | {"name": "a", "count": rng.randrange(2, count + 1) if count > 2 else 2}]

@@ -191,6 +191,7 @@ struct Beside {
   std::vector<std::pair<Time, Bytes>> copies;  ///< from a member to a GPU beside, by a timetable
   std::optional<Time> slow;                    ///< one GPU has half its speed from then on
   std::optional<Time> host;                    ///< each layer is launched so late after the one before
+  bool other_kernels = false;  ///< kernels of a layer follow those of the layer before, and then a launch
 };
 
 /// A pass of twelve layers on four GPUs, which begins at 500 us: kernels, all-reduce, and so on, and kernels at its end.
@@ -217,6 +218,7 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
   bench.later_on(Time::us(500), [&] {
     std::vector<execution::CourseStep> steps;
     for (std::uint32_t l = 0; l < kLayers; ++l) {
+      if (beside.other_kernels) steps.push_back({&kernels[1], nullptr, bench.label(kSteps + 2 * l)});
       steps.push_back({&kernels[l % 2], nullptr, bench.label(kSteps + 2 * l), beside.host ? l + 1 : 0});
       steps.push_back({nullptr, &reduce, bench.label(kSteps + 2 * l + 1)});
     }
@@ -232,8 +234,9 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
           bench.collective(four, *step.spec, static_cast<std::uint32_t>(step.label.arguments));
           continue;
         }
-        const JobRef launched =
-            beside.host ? bench.executor.host(*ranks[0], host, *beside.host, bench.label(kSteps - 1), bench) : JobRef();
+        const JobRef launched = step.launches != 0
+                                    ? bench.executor.host(*ranks[0], host, *beside.host, bench.label(kSteps - 1), bench)
+                                    : JobRef();
         for (Rank* rank : ranks)
           bench.executor.kernel(*rank, rank->stream(JobBench::kCompute), *step.kernels, step.label, bench, {launched});
       }
@@ -270,10 +273,9 @@ BOOST_AUTO_TEST_CASE(a_pass_is_composed_as_far_as_it_is_certain_and_is_as_if_it_
     BOOST_TEST(ran.composed == 0u);
     return added.composed;
   };
-  // Two kinds of layers: the first runs twice, because nothing was replayed before it, and the other once. Then from the
-  // second collective of the first kind to the last collective: eight of kernels and collectives, on four GPUs.
+  // From the first collective to the last one: eleven of collectives and kernels, on four GPUs.
   const std::uint64_t all = composed({});
-  BOOST_TEST(all == 9u * 2 * 4);
+  BOOST_TEST(all == 11u * 2 * 4);
   const std::vector<Time> ends = pass_beside({}, false).collectives;
   BOOST_TEST_REQUIRE(ends.size() == 12u);
   const Time fs = Time::fs(1);
@@ -291,7 +293,9 @@ BOOST_AUTO_TEST_CASE(a_pass_is_composed_as_far_as_it_is_certain_and_is_as_if_it_
   BOOST_TEST(interrupted < all);
   // The host is behind, ahead of, or as fast as the GPUs.
   for (const Time host : {Time::us(5), Time::us(30), ends[5] - ends[4], Time::us(200)})
-    BOOST_TEST(composed({{}, std::nullopt, host}) >= all - 8);
+    for (const bool other_kernels : {false, true})
+      BOOST_TEST(composed({{}, std::nullopt, host, other_kernels}) >= (other_kernels ? all / 2 * 3 : all) - 8);
+  BOOST_TEST(composed({{}, std::nullopt, std::nullopt, true}) == 11u * 3 * 4);
 }
 
 BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_the_run) {

@@ -340,6 +340,7 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     first_host_waits_ = rank.host_waits;
   }
   for (const execution::ComposedPart& part : parts) {
+    if (is_first && part.has_collective) --s.collectives_left;
     times.tp_s += (part.ended - part.entered).seconds();  // its members entered together, so none was at the gate
     times.kernels_s += (part.done - part.begun).seconds();
     const Time waited = part.begun - part.ended;
@@ -352,7 +353,6 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
     client_.on_activity(f.pass, f.stage, PassActivity::kernels, part.begun);
     client_.on_activity(f.pass, f.stage, PassActivity::collective, part.done);
   }
-  if (is_first) s.collectives_left -= static_cast<std::uint32_t>(parts.size());
   rank.last_kernel_end = parts.back().done;
 }
 
