@@ -4,7 +4,7 @@
       --slo ttft_p99_s=0.5,tpot_p99_s=0.05 --price H100-SXM5-80GB=2.5 --price L40S=1 --out out/plan_serving
   scripts/plan.py serving --model CONFIG --gpus H100-SXM5 --traffic trace.csv --slo e2e_p95_s=20 --router round_robin,least_requests
 
-Shapes of instances within a server that fit into memory are loaded alone by short runs. Their largest rates give how many of them the traffic
+Shapes of instances that fit into memory are loaded alone by short runs. Their largest rates give how many of them the traffic
 takes, colocated and divided into prefill and decode. The best --top fleets are simulated at the rate, with one instance less or more
 until the number is known. docs/planning_serving.md explains the page. Exit status: 0 done, 1 no fleet keeps the objectives, 2 bad input.
 """
@@ -57,8 +57,8 @@ def _traffic(options: argparse.Namespace) -> tuple[Traffic, dict[str, tuple]]:
 
 
 def _space(options: argparse.Namespace, kinds: Sequence[space.Kind], traffic: Traffic, tried: dict[str, tuple], executables: pathlib.Path) -> space.Space:
-    shapes = list(space.shapes_of({name: getattr(options, name) for name in ("tp", "pp", "dp", "ep")}, tried))
-    found = space.space_of(kinds, shapes, traffic, executables, options.jobs)
+    wanted = space.Sizes(options.tp, options.pp, options.dp, options.ep, space.has_experts(options.model))
+    found = space.space_of(kinds, wanted, tried, traffic, executables, options.jobs)
     if not found.fit:
         raise PlanError(f"no shape of an instance can run; {found.why_empty()}")
     for name, values in tried.items():

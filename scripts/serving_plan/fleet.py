@@ -69,9 +69,10 @@ class Fleet:
 
     @property
     def servers(self) -> int:
-        """An instance does not cross servers: what is left of a server stays empty."""
-        each = self.kind.server_gpus // self.shape.gpus
-        return -(-self.instances // each)
+        """An instance fills whole servers, or is within one: what is left of a server stays empty."""
+        if self.shape.gpus > self.kind.server_gpus:
+            return self.instances * self.shape.gpus // self.kind.server_gpus
+        return -(-self.instances // (self.kind.server_gpus // self.shape.gpus))
 
     @property
     def label(self) -> str:

@@ -17,8 +17,10 @@ from .requests import Drawn
 
 PLATFORMS = ("dgx_h100", "dgx_a100", "dgx_b200", "plx_box", "gb200_nvl72")  # one of them holds each GPU; eight GPUs if there is a choice
 TP = (1, 2, 4, 8)
+MANY_SERVERS = (2, 4)  # of an instance that does not fit into one
+NUMBERS_OF_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # in a config.json
 GB = 1e-9
-WITHIN = "no shape is within a server"
+WHOLE_SERVERS = "no shape is within a server, or fills several"
 OF_EXPERTS = "ep is neither 1 nor tp x dp"
 OF_REPLICAS = "with dp, ep is tp x dp"
 Key = tuple[Kind, Shape]
@@ -97,24 +99,82 @@ def kind_of(word: str, names: list[str], executables: pathlib.Path) -> Kind:
 
 
 def _why_outside(kind: Kind, shape: Shape) -> str | None:
-    if shape.gpus > kind.server_gpus:
-        return WITHIN
+    if shape.gpus > kind.server_gpus and shape.gpus % kind.server_gpus:
+        return WHOLE_SERVERS
     if shape.dp > 1 and shape.ep != shape.tp * shape.dp:
         return OF_REPLICAS
     return OF_EXPERTS if shape.ep not in (1, shape.tp * shape.dp) else None
 
 
-def shapes_of(axes: Mapping[str, Sequence[int]], settings: Mapping[str, Sequence]) -> Iterator[Shape]:
-    """@param axes  sizes by tp, pp, dp and ep. @param settings  values to try; None is the default"""
-    for sizes in itertools.product(*(axes[name] for name in ("tp", "pp", "dp", "ep"))):
+def has_experts(config: pathlib.Path) -> bool:
+    """Of a config.json that cannot be read, the executable says why."""
+    try:
+        pending = [json.loads(config.read_text(encoding="utf-8"))]
+    except (OSError, ValueError):
+        return False
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if any(isinstance(count := part.get(name), int) and count > 1 for name in NUMBERS_OF_EXPERTS):
+                return True
+            pending += part.values()
+    return False
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes to try. None: the default."""
+
+    tp: Sequence[int] | None
+    pp: Sequence[int] | None
+    dp: Sequence[int] | None
+    ep: Sequence[int] | None
+    experts: bool  # the model has them
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an instance may also have more servers than one: nobody gave sizes that say it."""
+        return self.pp is None and self.dp is None
+
+    def within(self, kind: Kind) -> list[tuple[int, int, int, int]]:
+        """As given, by default in a server: tensor parallelism; of a model with experts also whole experts on ranks, and attention replicas on all GPUs."""
+        dp = self.dp or ((1, kind.server_gpus) if self.experts and self.ep is None else (1,))
+        found = []
+        for tp, pp, replicas in itertools.product(self.tp or TP, self.pp or (1,), dp):
+            whole = (1,) if not self.experts else (tp * replicas,) if replicas > 1 else (1, tp)
+            if self.dp is None and replicas > 1 and tp > 1:
+                continue  # replicas of one GPU each are enough to try
+            found += [(tp, pp, replicas, ep) for ep in dict.fromkeys(self.ep or whole)]
+        return found
+
+    def across(self, kind: Kind) -> list[tuple[int, int, int, int]]:
+        """Over several servers: a pipeline with a stage in each, and attention replicas on all GPUs of a model with experts."""
+        each = kind.server_gpus
+        pipelines = [(each, servers, 1, 1) for servers in MANY_SERVERS if (self.ep is None or 1 in self.ep) and (self.tp is None or each in self.tp)]
+        replicas = [(1, 1, each * servers, each * servers) for servers in MANY_SERVERS if self.experts and self.ep is None and (self.tp is None or 1 in self.tp)]
+        return pipelines + replicas
+
+
+def shapes_of(sizes: Iterable[tuple[int, int, int, int]], settings: Mapping[str, Sequence]) -> Iterator[Shape]:
+    """@param settings  values to try; None is the default"""
+    for of_ranks in sizes:
         for values in itertools.product(*settings.values()):
-            yield Shape(*sizes, tuple((name, value) for name, value in zip(settings, values) if value is not None))
+            yield Shape(*of_ranks, tuple((name, value) for name, value in zip(settings, values) if value is not None))
 
 
-def space_of(kinds: Iterable[Kind], shapes: Sequence[Shape], traffic: Traffic, executables: pathlib.Path, workers: int) -> Space:
-    """Asks the executables about the memory of each shape."""
-    space, asked = Space(), []
-    for kind, shape in itertools.product(kinds, shapes):
+def space_of(kinds: Iterable[Kind], sizes: Sizes, settings: Mapping[str, Sequence], traffic: Traffic, executables: pathlib.Path, workers: int) -> Space:
+    """Asks the executables about the memory of each shape, and of those over several servers where nothing fits into one."""
+    space, kinds = Space(), list(kinds)
+    _ask(space, [(kind, shape) for kind in kinds for shape in shapes_of(sizes.within(kind), settings)], traffic, executables, workers)
+    if sizes.is_open:
+        too_small = [kind for kind in kinds if not any(of == kind for of, _ in space.fit)]
+        _ask(space, [(kind, shape) for kind in too_small for shape in shapes_of(sizes.across(kind), settings)], traffic, executables, workers)
+    return space
+
+
+def _ask(space: Space, keys: Iterable[Key], traffic: Traffic, executables: pathlib.Path, workers: int) -> None:
+    asked = []
+    for kind, shape in keys:
         if why := _why_outside(kind, shape):
             space.outside[why] += 1
         else:
@@ -127,7 +187,6 @@ def space_of(kinds: Iterable[Kind], shapes: Sequence[Shape], traffic: Traffic, e
                 space.fit[key] = _memory(json.loads(done.stdout))
             else:
                 space.refused[key] = _message(done)
-    return space
 
 
 def _message(done: subprocess.CompletedProcess) -> str:

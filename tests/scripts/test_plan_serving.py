@@ -24,7 +24,7 @@ from serving_plan.fleet import Fleet, Kind, Shape, Traffic  # noqa: E402
 from serving_plan.requests import Drawn, doubled, trace_of  # noqa: E402
 from serving_plan.simulate import Replayed  # noqa: E402
 from serving_plan.sizes import Sizes, changes, lost  # noqa: E402
-from serving_plan.space import Memory, Space  # noqa: E402
+from serving_plan.space import Memory, Sizes as RanksToTry, Space, space_of  # noqa: E402
 
 KIND = Kind("H100-SXM5-80GB", "dgx_h100", 8)
 OTHER = Kind("L40S", "plx_box", 8)
@@ -66,6 +66,32 @@ def test_fleets_follow_from_single_instances():
         ("7 x tp1 on H100-SXM5-80GB", 7, 28.0), ("2P5D of tp1 on H100-SXM5-80GB", 7, 25.0)]
     assert rates.fleets(25.0, 6) == []
     assert Fleet(KIND, Shape(4, 1), 3).servers == 2 and Fleet(KIND, Shape(8, 1), 0, 1, 2).servers == 3
+
+
+def test_an_instance_fills_servers_or_is_within_one():
+    assert Fleet(KIND, Shape(8, 4), 3).servers == 12 and Fleet(KIND, Shape(1, 1, 16, 16), 2).gpus == 32
+
+
+def test_sizes_follow_from_model_and_server():
+    """Whole experts, and attention replicas on all GPUs, where there are experts; more servers where nothing fits into one."""
+    dense, experts = RanksToTry(None, None, None, None, False), RanksToTry(None, None, None, None, True)
+    assert dense.within(KIND) == [(1, 1, 1, 1), (2, 1, 1, 1), (4, 1, 1, 1), (8, 1, 1, 1)]
+    assert experts.within(KIND) == [(1, 1, 1, 1), (1, 1, 8, 8), (2, 1, 1, 1), (2, 1, 1, 2), (4, 1, 1, 1), (4, 1, 1, 4), (8, 1, 1, 1), (8, 1, 1, 8)]
+    assert dense.across(KIND) == [(8, 2, 1, 1), (8, 4, 1, 1)]
+    assert experts.across(KIND) == [(8, 2, 1, 1), (8, 4, 1, 1), (1, 1, 16, 16), (1, 1, 32, 32)]
+    assert RanksToTry((4,), None, None, (1,), True).within(KIND) == [(4, 1, 1, 1)] and RanksToTry((4,), None, None, None, True).across(KIND) == []
+
+
+@pytest.mark.parametrize("sizes, fit", [
+    (RanksToTry(None, None, None, None, True), {"tp8 pp2", "tp8 pp4", "tp1 dp16 ep16", "tp1 dp32 ep32"}),
+    (RanksToTry((8,), (1, 2), None, None, True), {"tp8 pp2"}),
+])
+def test_a_model_that_a_server_cannot_hold_takes_several(sizes, fit):
+    """671 GB of weights on eight H100 with 80 GB each."""
+    traffic = Traffic(str(ROOT / "scenarios" / "models" / "deepseek-v3.json"), LENGTHS, 1.0)
+    space = space_of([KIND], sizes, {}, traffic, BIN, 2)
+    assert {shape.label for _, shape in space.fit} == fit
+    assert all("has no memory" in reason or "GB" in reason for reason in space.refused.values())
 
 
 def test_routers_are_tried_where_there_is_a_choice():
@@ -254,7 +280,7 @@ GOOD = ["--model", str(ROOT / "tests" / "models" / "tiny.json"), "--gpus", "L40S
     (["--budget", "1"], "plan.py serving: error: --budget needs --price"),
     (["--slo", "ttf_s=1"], "plan.py serving: error: argument --slo: 'ttf_s' is no metric of serving; nearest: ttft_s"),
     (["--prompt", "many"], "plan.py serving: error: argument --prompt: 'many' is neither a number of tokens nor a distribution"),
-    (["--tp", "16"], "plan.py: error: no shape of an instance can run; no shape is within a server"),
+    (["--tp", "12"], "plan.py: error: no shape of an instance can run; no shape is within a server, or fills several"),
     (["--dp", "2"], "plan.py: error: no shape of an instance can run; with dp, ep is tp x dp"),
     (["--tp", "1", "--engine", "vllm-0.19,vllm-9"], "plan.py: error: --engine vllm-9: no shape can run; "),
     (["--tp", "1", "--router", "robin"], "plan.py: error: --router robin: "),
