@@ -112,7 +112,7 @@ def test_a_failure_is_kept_with_all_that_makes_it_again(tmp_path):
 
 def test_the_checker_finds_what_is_wrong():
     checked = properties.Checked(None, BIN / "plx_box", "collective", 1, True)
-    path = {"metric": "end_s", "mean_s": 1.0, "costs": [{"path_s": 0.5, "without_s": 0.5}], "kernels": [], "stragglers": [], "classes": [], "links": []}
+    path = {"metric": "end_s", "mean_s": 1.0, "costs": [{"path_s": 0.5, "without_s": 0.5}], "kernels": [], "stragglers": [], "hosts": [], "classes": [], "links": []}
     assert [failure.signature for failure in checked.why({"paths": [path]})] == ["costs do not add up"]
     path["costs"] = [{"path_s": 1.0, "without_s": 1.1}]
     assert [failure.signature for failure in checked.why({"paths": [path]})] == ["a metric without one of its costs is not between nothing and itself"]
