@@ -42,14 +42,14 @@ void Nic::post_direct(const WorkRequest& work) {
   context_.calendar.at(now() + timing_.doorbell + timing_.transmit, *this, kDirectTag, 0);
 }
 
-Nic::WorkRequest Nic::take(transport::Ring<WorkRequest>& posts) {
+Nic::WorkRequest Nic::next_of(transport::Ring<WorkRequest>& posts) {
   const WorkRequest work = posts.front();
   posts.pop_front();
   return work;
 }
 
 void Nic::start_direct() {
-  const WorkRequest work = take(direct_posts_);
+  const WorkRequest work = next_of(direct_posts_);
   if (work.message->kind == MessageKind::read) {
     ask(work);
     return;
@@ -149,7 +149,7 @@ void Nic::departed(Transaction& t, PortId out, Time leaves) {
 
 void Nic::on_own_event(std::uint32_t tag, std::uint64_t data) {
   switch (tag) {
-    case kPostTag: carry(take(posts_)); break;
+    case kPostTag: carry(next_of(posts_)); break;
     case kTransmitTag: transmit(*reinterpret_cast<Transaction*>(data)); break;
     case kForwardTag: forward(*reinterpret_cast<Transaction*>(data)); break;
     case kDirectTag: start_direct(); break;

@@ -83,7 +83,7 @@ class Nic : public transport::Reader {
 
   PortId pcie() const { return PortId(kPciePort); }
   PortId network() const { return PortId(kNetworkPort); }
-  static WorkRequest take(transport::Ring<WorkRequest>& posts);
+  static WorkRequest next_of(transport::Ring<WorkRequest>& posts);
   void post_direct(const WorkRequest& work);
   void start_direct();
   /// Sends the request of an RDMA read.
