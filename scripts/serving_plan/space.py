@@ -150,7 +150,8 @@ class Sizes:
     def across(self, kind: Kind) -> list[tuple[int, int, int, int]]:
         """Over several servers: a pipeline with a stage in each, and attention replicas on all GPUs of a model with experts."""
         each = kind.server_gpus
-        pipelines = [(each, servers, 1, 1) for servers in MANY_SERVERS if (self.ep is None or 1 in self.ep) and (self.tp is None or each in self.tp)]
+        of_pipelines = self.ep or ((1, each) if self.experts else (1,))
+        pipelines = [(each, servers, 1, ep) for servers in MANY_SERVERS for ep in of_pipelines if self.tp is None or each in self.tp]
         replicas = [(1, 1, each * servers, each * servers) for servers in MANY_SERVERS if self.experts and self.ep is None and (self.tp is None or 1 in self.tp)]
         return pipelines + replicas
 

@@ -78,13 +78,13 @@ def test_sizes_follow_from_model_and_server():
     assert dense.within(KIND) == [(1, 1, 1, 1), (2, 1, 1, 1), (4, 1, 1, 1), (8, 1, 1, 1)]
     assert experts.within(KIND) == [(1, 1, 1, 1), (1, 1, 8, 8), (2, 1, 1, 1), (2, 1, 1, 2), (4, 1, 1, 1), (4, 1, 1, 4), (8, 1, 1, 1), (8, 1, 1, 8)]
     assert dense.across(KIND) == [(8, 2, 1, 1), (8, 4, 1, 1)]
-    assert experts.across(KIND) == [(8, 2, 1, 1), (8, 4, 1, 1), (1, 1, 16, 16), (1, 1, 32, 32)]
+    assert experts.across(KIND) == [(8, 2, 1, 1), (8, 2, 1, 8), (8, 4, 1, 1), (8, 4, 1, 8), (1, 1, 16, 16), (1, 1, 32, 32)]
     assert RanksToTry((4,), None, None, (1,), True).within(KIND) == [(4, 1, 1, 1)] and RanksToTry((4,), None, None, None, True).across(KIND) == []
 
 
 @pytest.mark.parametrize("sizes, fit", [
-    (RanksToTry(None, None, None, None, True), {"tp8 pp2", "tp8 pp4", "tp1 dp16 ep16", "tp1 dp32 ep32"}),
-    (RanksToTry((8,), (1, 2), None, None, True), {"tp8 pp2"}),
+    (RanksToTry(None, None, None, None, True), {"tp8 pp2", "tp8 pp2 ep8", "tp8 pp4", "tp8 pp4 ep8", "tp1 dp16 ep16", "tp1 dp32 ep32"}),
+    (RanksToTry((8,), (1, 2), None, (1,), True), {"tp8 pp2"}),
 ])
 def test_a_model_that_a_server_cannot_hold_takes_several(sizes, fit):
     """671 GB of weights on eight H100 with 80 GB each."""
