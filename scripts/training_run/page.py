@@ -11,7 +11,7 @@ from reporting.page import chart_section, document, facts_list, section, text_ta
 from . import best
 from .operation import KEYS
 from .process import PARTS
-from .result import DAY_S, SPARE, Result, bytes_text, count_text, digits, long_text
+from .result import SPARE, Result, bytes_text, count_text, digits, long_text, long_unit
 
 PLACES = 25  # of the curve
 SPAN = 8.0  # of the curve: to this factor above and below
@@ -43,18 +43,21 @@ def _curve(found: Result) -> list[Chart]:
 
 
 def _lost(found: Result) -> list[Chart]:
-    bars = [(None, words, {"": found.parts_s[part] / DAY_S}) for part, words in PARTS.items() if part != "steps" and found.parts_s[part] > 0]
+    lost = {words: found.parts_s[part] for part, words in PARTS.items() if part != "steps" and found.parts_s[part] > 0}
+    size, unit = long_unit(max(lost.values(), default=0.0))
+    bars = [(None, words, {"": seconds / size}) for words, seconds in lost.items()]
     note = f"Beside {long_text(found.parts_s['steps'])} of steps. Means of {len(found.runs)} runs."
-    return [Bars("lost", "Time that no step as simulated takes", "days", bars, note=note)] if bars else []
+    return [Bars("lost", "Time that no step as simulated takes", unit, bars, note=note)] if bars else []
 
 
 def _runs(found: Result) -> list[Chart]:
     if len(found.runs) < 2:
         return []
-    days = sorted((run.total_s - run.parts_s["steps"]) / DAY_S for run in found.runs)
-    line = Line("runs", [Dot(value, 100 * (i + 1) / len(days), None) for i, value in enumerate(days)])
-    note = "The same run with other seeds: the share of runs that lose at most so many days."
-    return [Lines("spread", "How much runs lose, by their failures", "days lost", "% of the runs", [line], note=note)]
+    lost_s = sorted(run.total_s - run.parts_s["steps"] for run in found.runs)
+    size, unit = long_unit(lost_s[-1])
+    line = Line("runs", [Dot(seconds / size, 100 * (i + 1) / len(lost_s), None) for i, seconds in enumerate(lost_s)])
+    note = "The same run with other seeds: the share of runs that lose at most so much time."
+    return [Lines("spread", "How much runs lose, by their failures", f"lost, {unit}", "% of the runs", [line], note=note)]
 
 
 def charts(found: Result) -> list[Chart]:

@@ -27,6 +27,11 @@ def long_text(seconds: float) -> str:
     return duration_text(seconds)
 
 
+def long_unit(seconds: float) -> tuple[float, str]:
+    """The unit of this time on an axis, in seconds, and its name."""
+    return next(((size, unit) for least, size, unit in LONG if seconds >= least), (1.0, "s"))
+
+
 def digits(value: float) -> str:
     """Three digits at least, no exponent."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
