@@ -17,14 +17,8 @@ namespace tt = boost::test_tools;
 
 namespace {
 
-gpu::GpuDatasheet hundred_sms() {
-  gpu::GpuDatasheet sheet;
-  sheet.sm.count = 100;
-  sheet.sm.clock_mhz = 1000;
-  sheet.sm.registers_kib = 256;
-  sheet.hbm.gb_per_s = 1000;
-  sheet.hbm.stream_ratio = 1;
-  sheet.l2.bytes_per_sm_clock = 40;
+gpu::GpuDatasheet sheet_with_energy() {
+  gpu::GpuDatasheet sheet = hundred_sms();
   sheet.energy.idle_w = 90;
   sheet.energy.sm_w = 0.5;
   sheet.energy.hbm_pj_per_byte = 100;
@@ -60,7 +54,7 @@ struct Array : FreshKernel, transport::CalendarClient, gpu::SmClient, gpu::SmLis
         {now.seconds(), sms.busy_sm_seconds(now), sms.tensor_j(now), sms.kernel_bytes(now) + message_bytes});
   }
 
-  gpu::GpuDatasheet sheet = hundred_sms();
+  gpu::GpuDatasheet sheet = sheet_with_energy();
   transport::Calendar calendar{"calendar"};
   gpu::SmArray sms{sheet, calendar};
   std::deque<std::function<void()>> actions;
@@ -87,7 +81,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_by_hand) {
 }
 
 BOOST_AUTO_TEST_CASE(flops_of_a_product_count_by_type_and_a_type_without_constant_counts_as_bf16) {
-  gpu::GpuDatasheet sheet = hundred_sms();
+  gpu::GpuDatasheet sheet = sheet_with_energy();
   sheet.sm.flop_per_clock.fill(1024);
   sheet.sm.feed_bytes_per_clock = sheet.sm.epilogue_bytes_per_clock = 64;
   sheet.sm.shared_memory_kib = 228;

@@ -15,18 +15,6 @@ using gpu::SmArray;
 
 namespace {
 
-gpu::GpuDatasheet hundred_sms() {
-  gpu::GpuDatasheet sheet;
-  sheet.sm.count = 100;
-  sheet.sm.clock_mhz = 1000;
-  sheet.sm.registers_kib = 256;
-  sheet.sm.shared_memory_kib = 228;
-  sheet.hbm.gb_per_s = 1000;
-  sheet.hbm.stream_ratio = 1;
-  sheet.l2.bytes_per_sm_clock = 40;
-  return sheet;
-}
-
 /// Equal thread blocks, one an SM, that fill it.
 KernelTime waves_of(Time wave, std::uint64_t ctas) {
   KernelTime kernel = kernel_time_of(wave, ctas);

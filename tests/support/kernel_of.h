@@ -1,4 +1,4 @@
-// Kernels of a given length, for tests of code that runs kernels.
+// Kernels of a given length, and a GPU in round numbers, for tests of code that runs kernels.
 #pragma once
 
 #include "base/units.h"
@@ -6,6 +6,19 @@
 #include "gpu/kernels/kernel_chain.h"
 
 namespace railyard::test {
+
+/// 100 SMs at 1 GHz, and memory of 1 TB/s.
+inline gpu::GpuDatasheet hundred_sms() {
+  gpu::GpuDatasheet sheet;
+  sheet.sm.count = 100;
+  sheet.sm.clock_mhz = 1000;
+  sheet.sm.registers_kib = 256;
+  sheet.sm.shared_memory_kib = 228;
+  sheet.hbm.gb_per_s = 1000;
+  sheet.hbm.stream_ratio = 1;
+  sheet.l2.bytes_per_sm_clock = 40;
+  return sheet;
+}
 
 /// One thread block on each of `sms` SMs, all of this length, limited only by SMs.
 inline gpu::KernelTime kernel_time_of(Time duration, std::uint64_t sms) {
