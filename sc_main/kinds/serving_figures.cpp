@@ -93,6 +93,7 @@ void ServingFigures::on_kv_moved(const workload::inference::KvMoved& moved) {
   kv_bytes += static_cast<double>(moved.bytes);
   kv_handshake_s += moved.handshake.seconds();
   kv_post_s += moved.post.seconds();
+  kv_staging_s += moved.staging.seconds();
   kv_wire_s += moved.wire.seconds();
   kv_alone_s += moved.alone.seconds();
 }

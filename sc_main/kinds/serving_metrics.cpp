@@ -240,6 +240,8 @@ Metrics<F> request_metrics() {
        [](const F& f) { return of_transfers(f, f.kv_handshake_s); }},
       {"kv_transfer.post_s", "s", "time until the pieces are posted, of the rank that posts longest",
        [](const F& f) { return of_transfers(f, f.kv_post_s); }},
+      {"kv_transfer.staging_s", "s", "time of the kernels that gather it in a buffer, and bring it to its blocks",
+       [](const F& f) { return of_transfers(f, f.kv_staging_s); }},
       {"kv_transfer.wire_s", "s", "time of the copy that arrives last, from its first byte",
        [](const F& f) { return of_transfers(f, f.kv_wire_s); }},
       {"kv_transfer.alone_s", "s", "the same without other traffic",

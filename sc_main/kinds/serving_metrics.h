@@ -78,7 +78,8 @@ class ServingFigures : public workload::inference::ServiceSink {
   double kv_loaded_bytes = 0, kv_stored_bytes = 0;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel
   std::uint64_t kv_transfers = 0, kv_descriptors = 0;
-  double kv_bytes = 0, kv_handshake_s = 0, kv_post_s = 0, kv_wire_s = 0, kv_alone_s = 0;  ///< sums over transfers
+  double kv_bytes = 0, kv_handshake_s = 0, kv_post_s = 0, kv_staging_s = 0, kv_wire_s = 0,
+         kv_alone_s = 0;     ///< sums over transfers
   double kv_wait_sum_s = 0;  ///< from the end of the prompt to the arrival of the KV at the second instance
   struct Stage {
     std::array<double, workload::inference::StageTimes::kUses> seconds;  ///< by StageTimes::Use

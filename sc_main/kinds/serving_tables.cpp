@@ -30,7 +30,8 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   if (is_paged() && figures_->has_handoff()) {
     transfers_csv_.emplace(directory.file("transfers.csv"));
     transfers_csv_->print(
-        "request,from,to,bytes,descriptors,begun_s,handshake_s,post_s,wire_s,alone_s,contention_s,landed_s,worst_port,"
+        "request,from,to,bytes,descriptors,begun_s,handshake_s,post_s,staging_s,wire_s,alone_s,contention_s,landed_s,"
+        "worst_port,"
         "worst_port_s\n");
   }
   if (has_choice()) {
@@ -87,9 +88,10 @@ std::string ServingRun::port_name(const transport::PortCounters* counters) {
 
 void ServingRun::on_kv_moved(const workload::inference::KvMoved& moved) {
   if (!transfers_csv_) return;
-  transfers_csv_->print("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", moved.request, spec().instances[moved.from].name,
-                        spec().instances[moved.to].name, moved.bytes, moved.descriptors, exact_seconds(moved.begun),
-                        exact_seconds(moved.handshake), exact_seconds(moved.post), exact_seconds(moved.wire),
+  transfers_csv_->print("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", moved.request,
+                        spec().instances[moved.from].name, spec().instances[moved.to].name, moved.bytes,
+                        moved.descriptors, exact_seconds(moved.begun), exact_seconds(moved.handshake),
+                        exact_seconds(moved.post), exact_seconds(moved.staging), exact_seconds(moved.wire),
                         exact_seconds(moved.alone), exact_seconds(moved.wire - moved.alone),
                         exact_seconds(moved.landed), port_name(moved.waited_at), exact_seconds(moved.waited));
 }

@@ -68,7 +68,7 @@ def _curves(found: Result) -> list[Chart]:
 def _parts(load: Load) -> dict[str, float]:
     found: dict[str, float] = {}
     for part, (words, _) in PARTS.items():
-        names = ("kv", "kv_handshake", "kv_post", "kv_contention") if part == "kv" else (part,)
+        names = ("kv", "kv_handshake", "kv_post", "kv_staging", "kv_contention") if part == "kv" else (part,)
         found[words] = sum(load.mean(f"ttft_parts_s.{name}") or 0.0 for name in names)
     return {words: seconds for words, seconds in found.items() if seconds > 0}
 

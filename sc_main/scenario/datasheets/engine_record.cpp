@@ -306,6 +306,10 @@ Record<workload::inference::KvConnector> connector_record() {
         "all layers of a block are one piece; else the keys and the values of each layer");
   r.add("scatters_heads", &KvConnector::scatters_heads,
         "ranks that divide the heads in different ways: a piece for each token and layer; else for each block");
+  r.choice("staging", &KvConnector::staging, words_of(workload::inference::kKvStagingNames),
+           "KV that a kernel of the GPU with the prompt gathers in one buffer, which is one piece, and a kernel of the "
+           "other GPU "
+           "brings to its blocks. none; resharded: that of ranks which divide the heads in different ways; all");
   r.add("seen_at_step", &KvConnector::seen_at_step,
         "an engine that is in a step learns at its end that KV has arrived; else at once");
   r.add("metadata_us", &KvConnector::metadata_us,

@@ -38,15 +38,21 @@ inline constexpr std::array<const char*, 4> kKvTransferModeNames{"push_per_layer
 /// What a rank sends to the next stage: its shard of the hidden state, or all of it.
 enum class PpSend { shard, full };
 
+/// Which KV a kernel of the GPU that sends it gathers in one buffer, and one of the GPU that gets it brings from a buffer to its
+/// blocks: none; that of ranks which share the heads in different ways; all.
+enum class KvStaging : std::uint8_t { none, resharded, all };
+inline constexpr std::array<const char*, 3> kKvStagingNames{"none", "resharded", "all"};
+
 /// How a connector moves KV between two instances. A descriptor is a piece of memory that is one on both sides. A thread of each
 /// rank that asks for KV, or sends it, posts descriptors one after the other; bytes move when all of a transfer are posted.
 struct KvConnector {
   std::string name = "none";
-  double descriptor_us = 0;         ///< to post one
-  bool merges_adjacent = true;      ///< blocks that are neighbours on both sides are one piece
-  bool cross_layer_blocks = false;  ///< all layers of a block are one piece
-  bool scatters_heads = false;      ///< ranks that share the heads in different ways: a piece for each token
-  bool seen_at_step = false;        ///< an engine that is in a step learns at its end that KV has arrived
+  double descriptor_us = 0;             ///< to post one
+  bool merges_adjacent = true;          ///< blocks that are neighbours on both sides are one piece
+  bool cross_layer_blocks = false;      ///< all layers of a block are one piece
+  bool scatters_heads = false;          ///< ranks that share the heads in different ways: a piece for each token
+  KvStaging staging = KvStaging::none;  ///< what is staged is one piece
+  bool seen_at_step = false;            ///< an engine that is in a step learns at its end that KV has arrived
   // Of a fetch, the first one between two instances:
   double metadata_us = 0;  ///< a rank gets the metadata of each rank from which it reads,
   double prepare_us = 0;   ///< and prepares each descriptor of that rank's KV cache, in use or not

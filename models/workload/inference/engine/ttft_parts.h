@@ -18,6 +18,7 @@
 //   kv_post          two instances: threads post the reads of its KV, and nothing of it moves
 //   kv               two instances: its KV is on its way to the instance that decodes, after the prompt: the time that the bytes
 //                    take alone. One instance: it is loaded from host memory
+//   kv_staging       two instances: kernels gather its KV in a buffer before that way, and bring it to its blocks after it
 //   kv_contention    two instances: the rest of that way: behind other messages
 //   decode_queue     two instances: in the queue of the instance that decodes, for a turn or for memory. If KV is sent while
 //                    it is computed, this comes before the prompt
@@ -58,11 +59,12 @@ enum class TtftPart : std::uint8_t {
   kv_handshake,
   kv_post,
   kv,
+  kv_staging,
   kv_contention,
   decode_queue,
   decode_kernels,
 };
-constexpr std::size_t kTtftParts = 17;
+constexpr std::size_t kTtftParts = 18;
 constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
                                                              "router",
                                                              "step_alignment",
@@ -77,6 +79,7 @@ constexpr std::array<const char*, kTtftParts> kTtftPartNames{"host",
                                                              "kv_handshake",
                                                              "kv_post",
                                                              "kv",
+                                                             "kv_staging",
                                                              "kv_contention",
                                                              "decode_queue",
                                                              "decode_kernels"};

@@ -3,53 +3,12 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "gpu/kernels/kernel_chain.h"
+#include "gpu/kernels/memory_bound.h"
 #include "workload/inference/engine/pipeline.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::inference {
-
-HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefill.model()), shares_(prefill.ranks()) {
-  head_bytes_ = transformer::kv_head_bytes(model_);
-
-  // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.
-  std::vector<std::vector<std::uint32_t>> heads_from(prefill.tp(), std::vector<std::uint32_t>(decode.tp(), 0));
-  for (std::uint32_t u = 0; u < decode.tp(); ++u) {
-    for (std::uint32_t head = decode.kv().heads(u).first; head < decode.kv().heads(u).last; ++head) {
-      std::vector<std::uint32_t> holders;
-      for (std::uint32_t t = 0; t < prefill.tp(); ++t)
-        if (prefill.kv().heads(t).first <= head && head < prefill.kv().heads(t).last) holders.push_back(t);
-      ++heads_from[holders[u % holders.size()]][u];
-    }
-  }
-  for (std::uint32_t p = 0; p < prefill.pp(); ++p) {
-    const std::uint32_t first = prefill.first_layer(p), last = first + prefill.stage(p).layers;
-    for (std::uint32_t q = 0; q < decode.pp(); ++q) {
-      const std::uint32_t from = std::max(first, decode.first_layer(q));
-      const std::uint32_t to = std::min(last, decode.first_layer(q) + decode.stage(q).layers);
-      if (from >= to) continue;
-      for (std::uint32_t t = 0; t < prefill.tp(); ++t)
-        for (std::uint32_t u = 0; u < decode.tp(); ++u)
-          if (heads_from[t][u] != 0)
-            shares_[p * prefill.tp() + t].push_back({q * decode.tp() + u, heads_from[t][u], from, to});
-    }
-  }
-}
-
-Bytes HandoffPlan::bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const {
-  const auto seen = [&](std::uint32_t layer) {
-    const std::uint64_t begin =
-        std::max(tokens.begin, tokens.prompt - kept_tokens(model_.layer(layer), tokens.prompt, 0));
-    return begin < tokens.end ? tokens.end - begin : 0;
-  };
-  first = std::max(first, share.first_layer), last = std::min(last, share.last_layer);
-  if (first >= last) return 0;
-  std::uint64_t sum = 0;
-  if (model_.kind_of.empty())
-    sum = (last - first) * seen(first);
-  else
-    for (std::uint32_t l = first; l < last; ++l) sum += seen(l);
-  return sum * share.heads * head_bytes_;
-}
 
 KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
   const auto found = ways_.find({from.id(), to.id()});
@@ -72,42 +31,34 @@ Time KvExchange::expected(const Instance& from, const Instance& to, std::uint64_
   return loads_->expected(pieces);
 }
 
-std::uint64_t KvExchange::blocks(const Part& part, bool merges) const {
-  const std::uint64_t of_block = part.from->spec().scheduler.block_tokens;
-  const std::uint64_t first = part.tokens.begin / of_block, last = ceil_div(part.tokens.end, of_block);
-  if (!merges || of_block != part.to->spec().scheduler.block_tokens) return last - first;
-  const auto from = part.from->scheduler().blocks(part.request), to = part.to->scheduler().blocks(part.request);
-  if (from.size() < last || to.size() < last) return last - first;
-  std::uint64_t runs = 1;
-  for (std::uint64_t i = first + 1; i < last; ++i) runs += from[i] != from[i - 1] + 1 || to[i] != to[i - 1] + 1;
-  return runs;
-}
-
-std::uint64_t KvExchange::descriptors(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share,
-                                      std::uint32_t first_layer, std::uint32_t last_layer) const {
-  const Grid &from = part.from->grid(), &to = part.to->grid();
-  const bool is_whole = share.heads == from.kv().heads(from_rank % from.tp()).count() &&
-                        share.heads == to.kv().heads(share.decode_rank % to.tp()).count();
-  const bool by_token = !is_whole && connector_.scatters_heads;
-  const std::uint64_t pieces =
-      by_token ? part.tokens.end - part.tokens.begin : blocks(part, is_whole && connector_.merges_adjacent);
-  return pieces * regions(from, share, first_layer, last_layer, is_whole);
-}
-
-std::uint64_t KvExchange::regions(const Grid& from, const HandoffPlan::Share& share, std::uint32_t first_layer,
-                                  std::uint32_t last_layer, bool is_whole) const {
-  if (connector_.cross_layer_blocks && is_whole) return 1;
-  const std::uint32_t layers = std::min(last_layer, share.last_layer) - std::max(first_layer, share.first_layer);
-  return layers * (from.model().latent ? 1ull : 2ull);  // keys and values
-}
-
 std::vector<JobRef> KvExchange::post(Rank& rank, Fields fields, std::uint64_t descriptors,
                                      const std::vector<JobRef>& after) {
   const Time time = posting(descriptors);
   if (time == Time()) return {};
-  fields.is_post = 1;
+  fields.what = kPost;
   ++part(fields.part).left;
   return {executor_.host(rank, rank.stream(Grid::kKv), time, JobLabel::of(*this, fields), *this, after)};
+}
+
+void KvExchange::follow_staging(const std::vector<Instance*>& instances) {
+  for (Instance* const instance : instances) {
+    std::vector<gpu::Stream*>& streams = staging_streams_.emplace_back();
+    for (std::uint32_t r = 0; r < instance->grid().ranks(); ++r)
+      streams.push_back(&instance->grid().rank(r).add_stream("kv_staging"));
+  }
+}
+
+JobRef KvExchange::stage(Rank& rank, std::uint32_t instance, Fields fields, Bytes bytes,
+                         const std::vector<JobRef>& after) {
+  ++part(fields.part).left;
+  // Blocks and what came over the network are in HBM; what is sent next may be in L2.
+  const auto moved = static_cast<double>(bytes);
+  const bool gathers = fields.what == kGather;
+  const gpu::KernelTime time =
+      gpu::memory_bound_time(rank.gpu->datasheet(), gathers ? moved : 0, gathers ? moved : 2 * moved);
+  return executor_.kernel(rank, *staging_streams_[instance][fields.rank],
+                          gpu::chain_of(time, gathers ? "kv_gather" : "kv_scatter"), JobLabel::of(*this, fields), *this,
+                          after);
 }
 
 void KvExchange::follow_contacts(std::vector<Instance*> instances, bool have_met) {
@@ -269,7 +220,16 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
   ++of.left;
   ++prompt.left;
   Rank& rank = of.from->grid().rank(fields.rank);
+  if (!pushes()) way(*of.from, *of.to).sends.waits(of.earliest[fields.rank]);
   std::vector<JobRef> ready = after;
+  const std::vector<HandoffPlan::Share> scattered = staged(of, fields.rank, first_layer, last_layer);
+  if (!scattered.empty()) {
+    Bytes bytes = 0;
+    for (const HandoffPlan::Share& share : scattered) bytes += plan.bytes(share, first_layer, last_layer, of.tokens);
+    Fields gather = fields;
+    gather.what = kGather;
+    ready = {stage(rank, of.from->id(), gather, bytes, after)};
+  }
   if (pushes()) {
     std::uint64_t posted = 0;
     for (const HandoffPlan::Share& share : plan.shares(fields.rank))
@@ -278,17 +238,25 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     prompt.moved.descriptors += posted;
     prompt.posted.resize(of.from->grid().ranks());
     prompt.posted[fields.rank] += Time::seconds(static_cast<double>(posted) * connector_.descriptor_us * 1e-6);
-    if (const std::vector<JobRef> post = this->post(rank, fields, posted, after); !post.empty()) ready = post;
+    if (const std::vector<JobRef> post = this->post(rank, fields, posted, ready); !post.empty()) ready = post;
   }
   for (const CopyTarget& transfer : transfers) prompt.moved.bytes += transfer.bytes;
-  if (!pushes()) way(*of.from, *of.to).sends.waits(of.earliest[fields.rank]);
   if (loads_) {
     std::vector<KvLoads::Piece> pieces;
     for (const CopyTarget& transfer : transfers) pieces.push_back({*rank.memory, transfer.destination, transfer.bytes});
     loads_->begun(JobLabel::of(*this, fields).arguments, pieces);
   }
-  executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)}, JobLabel::of(*this, fields),
-                 *this, ready);
+  const JobRef copy = executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)},
+                                     JobLabel::of(*this, fields), *this, ready);
+  Fields scatter = fields;
+  scatter.what = kScatter;
+  scatter.source = fields.rank;
+  for (const HandoffPlan::Share& share : scattered) {
+    scatter.rank = share.decode_rank;
+    ++prompt.left;
+    stage(of.to->grid().rank(share.decode_rank), of.to->id(), scatter,
+          plan.bytes(share, first_layer, last_layer, of.tokens), {copy});
+  }
 }
 
 void KvExchange::computed(std::uint32_t request) {
@@ -299,8 +267,9 @@ void KvExchange::computed(std::uint32_t request) {
 
 void KvExchange::on_job_begun(const Job& job) {
   const auto fields = job.label().as<Fields>();
-  if (fields.is_post) return;
+  if (fields.what == kPost || fields.what == kScatter) return;
   const Part& begun = part(fields.part);
+  if (fields.what == kCopy && !staged_of(fields).empty()) return;  // under way since the kernel before it
   KvSends& sends = way(*begun.from, *begun.to).sends;
   pushes() ? sends.begun() : sends.begun(begun.earliest[fields.rank]);
 }
@@ -309,16 +278,23 @@ void KvExchange::on_job_done(const Job& job) {
   const auto fields = job.label().as<Fields>();
   Part& done = part(fields.part);
   --done.left;
-  if (!fields.is_post) {
-    way(*done.from, *done.to).sends.arrived();
-    if (loads_) loads_->landed(job.label().arguments);
-  }
+  KvSends& sends = way(*done.from, *done.to).sends;
+  const std::size_t scatters = fields.what == kCopy ? staged_of(fields).size() : 0;
+  if (fields.what == kCopy && loads_) loads_->landed(job.label().arguments);
+  // A copy is under way until the last kernel after it is done.
+  for (std::size_t i = 1; i < scatters; ++i) sends.begun();
+  if (fields.what == kScatter || (fields.what == kCopy && scatters == 0)) sends.arrived();
   if (done.is_cancelled) {
-    if (pushes() && done.left == 0) way(*done.from, *done.to).sends.closes();
+    if (pushes() && done.left == 0) sends.closes();
     return;
   }
   Prompt& prompt = prompts_.at(done.request);
-  if (fields.is_post) {
+  if (fields.what == kGather) {
+    if (prompt.moved.begun == Time()) prompt.moved.begun = job.begun_at();
+    done.staged[fields.rank].gathered = executor_.fabric().now() - job.begun_at();
+    return;
+  }
+  if (fields.what == kPost) {
     if (pushes()) {
       if (prompt.moved.begun == Time()) prompt.moved.begun = job.begun_at();
     } else if (--prompt.posts == 0) {
@@ -330,11 +306,25 @@ void KvExchange::on_job_done(const Job& job) {
   KvMoved& moved = prompt.moved;
   if (moved.begun == Time()) moved.begun = job.begun_at();
   moved.landed = executor_.fabric().now();
-  moved.wire = moved.landed - job.begun_at();
-  moved.alone = sooner(job.delivery().uncontended, moved.wire);
-  if (job.delivery().waited > moved.waited) {
-    moved.waited = job.delivery().waited;
-    moved.waited_at = job.delivery().waited_at;
+  const Time took = moved.landed - job.begun_at();
+  if (fields.what == kScatter) {
+    const Part::Staged& before = done.staged[fields.source];
+    moved.wire = before.wire;
+    moved.alone = before.alone;
+    moved.staging = before.gathered + took;
+  } else {
+    moved.wire = took;
+    moved.alone = sooner(job.delivery().uncontended, took);
+    if (scatters > 0) {
+      done.staged[fields.rank].wire = moved.wire;
+      done.staged[fields.rank].alone = moved.alone;
+    } else {
+      moved.staging = Time();
+    }
+    if (job.delivery().waited > moved.waited) {
+      moved.waited = job.delivery().waited;
+      moved.waited_at = job.delivery().waited_at;
+    }
   }
   executor_.reached(this, done.request);
   check_arrived(done.request);
@@ -371,10 +361,13 @@ void KvExchange::check_arrived(std::uint32_t request) {
 std::string KvExchange::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const Part& of = part(f.part);
-  const std::uint32_t tp = (f.is_post && !pushes() ? of.to : of.from)->grid().tp();
-  std::string name = fmt::format("{}_PP[{}]_TP[{}]", f.is_post ? "KvPost" : "Handoff", f.rank / tp, f.rank % tp);
+  static constexpr const char* kNames[] = {"Handoff", "KvPost", "KvGather", "KvScatter"};
+  const bool is_of_decode = f.what == kScatter || (f.what == kPost && !pushes());
+  const std::uint32_t tp = (is_of_decode ? of.to : of.from)->grid().tp(), from_tp = of.from->grid().tp();
+  std::string name = fmt::format("{}_PP[{}]_TP[{}]", kNames[f.what], f.rank / tp, f.rank % tp);
+  if (f.what == kScatter) name += fmt::format("_FromPP[{}]_FromTP[{}]", f.source / from_tp, f.source % from_tp);
   if (of.chunk != kWhole) name += fmt::format("_Chunk[{}]", of.chunk);
-  if (f.per_layer) name += fmt::format("_Layer[{}]", std::uint32_t{f.layer});
+  if (f.per_layer) name += fmt::format("_Layer[{}]", static_cast<std::uint32_t>(f.layer));
   if (names_requests_) name += fmt::format("_Req[{}]", of.request);
   if (!of.from->suffix().empty() || !of.to->suffix().empty())
     name += fmt::format("_FromInst[{}]_ToInst[{}]", of.from->name(), of.to->name());

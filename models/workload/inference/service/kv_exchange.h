@@ -1,6 +1,7 @@
-// The handoff of KV from any instance to any other. HandoffPlan lists the KV bytes that each rank of one grid (prefill) sends
-// to each rank of another (decode): the layers that their two stages share, times the KV heads that the decode rank needs from
-// that prefill rank. If prefill ranks replicate a head, decode ranks are distributed over the replicas.
+// The handoff of KV from any instance to any other.
+//
+// With a staging connector, a kernel of the GPU that sends gathers KV in one buffer before its copy, and a kernel of the GPU that gets it
+// brings it to its blocks (KvStaging).
 //
 // KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
 // the decode instance fetches it after the prompt. Who pushes or fetches first posts the descriptors of the transfer (KvConnector).
@@ -19,39 +20,12 @@
 #include "workload/inference/engine/instance.h"
 #include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
+#include "workload/inference/service/handoff_plan.h"
 #include "workload/inference/service/kv_contacts.h"
 #include "workload/inference/service/kv_loads.h"
 #include "workload/inference/service/kv_sends.h"
 
 namespace railyard::workload::inference {
-
-class HandoffPlan {
- public:
-  HandoffPlan(const Grid& prefill, const Grid& decode);
-
-  struct Share {
-    std::uint32_t decode_rank = 0;
-    std::uint32_t heads = 0;
-    std::uint32_t first_layer = 0, last_layer = 0;  ///< [first, last), global
-  };
-  /// Shares that prefill rank p*tp+t sends.
-  const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
-  /// Tokens [begin, end) of a prompt.
-  struct Tokens {
-    std::uint64_t begin = 0, end = 0, prompt = 0;
-  };
-  /// Bytes of a share for these tokens in the layers [first, last). In a layer with a window, only tokens count that
-  /// are in the window of the first token after the prompt.
-  Bytes bytes(const Share& share, std::uint32_t first, std::uint32_t last, const Tokens& tokens) const;
-  Bytes bytes(const Share& share, const Tokens& tokens) const {
-    return bytes(share, share.first_layer, share.last_layer, tokens);
-  }
-
- private:
-  transformer::ModelShape model_;
-  std::vector<std::vector<Share>> shares_;
-  Bytes head_bytes_ = 0;  ///< key and value of one token, one layer and one head
-};
 
 /// What the KV of a request took to get from one instance to the other.
 struct KvMoved {
@@ -61,9 +35,9 @@ struct KvMoved {
   Time begun;      ///< the first copy or post, or the wait for the handshake
   Time handshake;  ///< fetched: until the two instances have met
   Time post;       ///< from there, fetched: until the last post is done; pushed: the longest time that a rank posted
-  Time landed;     ///< the last byte
-  /// Of the copy that landed last: from its first byte; and its time alone on the fabric.
-  Time wire, alone;
+  Time landed;     ///< the last byte is in its block
+  /// Of the copy that landed last: from its first byte; its time alone on the fabric; and the kernels before and after it.
+  Time wire, alone, staging;
   const transport::PortCounters* waited_at = nullptr;  ///< port for which a message waited longest; null: none waited
   Time waited;
 };
@@ -101,6 +75,9 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// How long the KV of a prompt would take now from one to the other, over links as loaded. @pre follow_loads()
   Time expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens);
 
+  /// Instances have streams for the kernels that stage KV. Call before the simulation starts, if the connector stages.
+  /// @param instances  all of the service, by id
+  void follow_staging(const std::vector<Instance*>& instances);
   /// Instances meet before the first fetch. Call before the simulation starts. Arguments: see KvContacts
   void follow_contacts(std::vector<Instance*> instances, bool have_met);
   /// See KvContacts.
@@ -152,6 +129,11 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     std::uint32_t left = 0;  ///< copies and posts under way
     bool is_cancelled = false;
     std::vector<Time> earliest;  ///< fetched: by prefill rank, when its copy may begin
+    /// Of the latest copy of a prefill rank: its own times, and that of the kernel before it.
+    struct Staged {
+      Time gathered, wire, alone;
+    };
+    std::map<std::uint32_t, Staged> staged;
   };
   struct Prompt : Transfer {
     std::uint64_t sent = 0;    ///< tokens that parts contain, or that need not be sent
@@ -167,11 +149,11 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     HandoffPlan plan;
     KvSends sends;
   };
-  // Handoff_PP[p]_TP[t], and KvPost_PP[p]_TP[t] of the rank that posts, with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
+  // Handoff_PP[p]_TP[t]; KvPost_PP[p]_TP[t] of the rank that posts; KvGather_PP[p]_TP[t] and KvScatter_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
   // a role: _FromInst[a]_ToInst[b].
+  enum What : std::uint8_t { kCopy, kPost, kGather, kScatter };
   struct Fields {
-    std::uint32_t part;
-    std::uint32_t rank : 16, layer : 14, per_layer : 1, is_post : 1;
+    std::uint64_t part : 29, rank : 10, source : 10, layer : 12, per_layer : 1, what : 2;  ///< source: of a scatter
   };
 
   Way& way(const Instance& from, const Instance& to);
@@ -183,6 +165,14 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   const Part& part(std::uint32_t number) const { return parts_[number - first_part_]; }
   /// Forgets parts that have arrived.
   void forget();
+  bool is_staged(const Part& part, std::uint32_t from_rank, const HandoffPlan::Share& share) const;
+  /// Shares of a part, of these layers, that are staged and not empty.
+  std::vector<HandoffPlan::Share> staged(const Part& part, std::uint32_t from_rank, std::uint32_t first_layer,
+                                         std::uint32_t last_layer);
+  /// The same, of the copy with this label.
+  std::vector<HandoffPlan::Share> staged_of(const Fields& fields);
+  /// Emits the kernel that brings so many bytes to a buffer of the rank (kGather), or from there to their blocks (kScatter).
+  JobRef stage(Rank& rank, std::uint32_t instance, Fields fields, Bytes bytes, const std::vector<JobRef>& after);
   /// Sends a rank's share of the layers [first_layer, last_layer) of a part.
   void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, const std::vector<JobRef>& after);
   /// Descriptors of a share of the layers [first, last) of a part.
@@ -193,6 +183,11 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
                         std::uint32_t last_layer, bool is_whole) const;
   /// Blocks of a part's tokens, or runs of them that are neighbours on both sides.
   std::uint64_t blocks(const Part& part, bool merges) const;
+  /// Whether a share has all heads of both ranks.
+  static bool is_whole(const Grid& from, const Grid& to, std::uint32_t from_rank, const HandoffPlan::Share& share) {
+    return share.heads == from.kv().heads(from_rank % from.tp()).count() &&
+           share.heads == to.kv().heads(share.decode_rank % to.tp()).count();
+  }
   /// Emits the work of the thread of a rank that posts. @return no job if it takes no time
   std::vector<JobRef> post(Rank& rank, Fields fields, std::uint64_t descriptors, const std::vector<JobRef>& after);
   void on_posted(std::uint32_t request);
@@ -207,7 +202,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   std::string task(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t arguments) const override {
-    return JobLabel::fields_of<Fields>(arguments).is_post ? "host" : "kv";
+    return JobLabel::fields_of<Fields>(arguments).what == kPost ? "host" : "kv";
   }
   Recorded recorded(std::uint64_t arguments) const override;
   HostWork host_work(std::uint64_t) const override { return HostWork::posts; }
@@ -221,6 +216,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   std::unordered_map<std::uint32_t, Prompt> prompts_;            ///< whose KV has not arrived
   std::optional<KvLoads> loads_;
   std::optional<KvContacts> contacts_;
+  std::vector<std::vector<gpu::Stream*>> staging_streams_;  ///< by instance and rank
   std::deque<Part> parts_;        ///< with copies under way; those of the latest pass are at the end
   std::uint32_t first_part_ = 0;  ///< number of the oldest one
 };

@@ -22,6 +22,11 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
                   Time::seconds(spec.router.router_us * 1e-6), entrances(), spec.names_requests, executor, *this) {
   prepare_changes(placed);
   if (spec_.router.decode == RouterPolicy::link_aware) exchange_.follow_loads();
+  if (spec_.connector.staging != KvStaging::none && count_of(InstanceRole::prefill) > 0) {
+    std::vector<Instance*> all;
+    for (const auto& instance : instances_) all.push_back(instance.get());
+    exchange_.follow_staging(all);
+  }
   const bool meets = spec_.connector.metadata_us > 0 || spec_.connector.prepare_us > 0;
   const auto joins = [](const InstanceChange& change) { return change.what == InstanceChange::What::join; };
   const bool has_met = spec_.first_contact == FirstContact::before;
@@ -210,6 +215,9 @@ void Service::close_ttft(Instance& instance, std::uint32_t request) {
   const Time waited = sooner(stay.ttft[TtftPart::kv], stay.kv_waited);
   stay.ttft[TtftPart::kv] = stay.ttft[TtftPart::kv] - waited;
   stay.ttft[TtftPart::kv_contention] += waited;
+  const Time staged = sooner(stay.ttft[TtftPart::kv], stay.kv_staged);
+  stay.ttft[TtftPart::kv] = stay.ttft[TtftPart::kv] - staged;
+  stay.ttft[TtftPart::kv_staging] += staged;
 }
 
 void Service::on_finished(Instance& instance, std::uint32_t request, const Scheduler::Counts& counts) {
@@ -307,7 +315,9 @@ void Service::on_kv_met(std::uint32_t request) { at(api_server_.on_way(request).
 void Service::on_kv_posted(std::uint32_t request) { at(api_server_.on_way(request).visits.back()).kv_posted(request); }
 
 void Service::on_kv_moved(const KvMoved& moved) {
-  api_server_.on_way(moved.request).kv_waited = moved.wire - moved.alone;
+  Stay& stay = api_server_.on_way(moved.request);
+  stay.kv_waited = moved.wire - moved.alone;
+  stay.kv_staged = moved.staging;
   for (ServiceSink* sink : sinks_) sink->on_kv_moved(moved);
 }
 

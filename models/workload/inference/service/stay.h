@@ -20,6 +20,7 @@ struct Stay {
   Scheduler::Counts counts;
   std::vector<Visit> visits;        ///< of one instance, or of one for the prompt and one for the answer
   Time kv_waited;                   ///< of the message of its KV that arrived last: time beyond that alone
+  Time kv_staged;                   ///< of the same: time of the kernels before and after it
   TtftTimes ttft;                   ///< of a continuous scheduler: the parts add up to first_token - arrival
   std::optional<Time> first_begun;  ///< its first kernel
   // Of a request that instances have lost. Visits, and times at the first instance, are those of the last try.
