@@ -83,10 +83,11 @@ def train_run(options: argparse.Namespace) -> None:
         composed = compose.compose(simulated, operated, simulator, options.tokens, options.seed)
         runs = [process.play(composed.process, options.seed + i) for i in range(options.runs if composed.process.is_random else 1)]
         found = result.Result(simulated, operated, composed, options.tokens, options.seed, runs)
+        drawn = [] if options.no_page and not options.figures else page.charts(found)
         if not options.no_page:
-            written.text(options.out / "run.html", page.text(found))
+            written.text(options.out / "run.html", page.text(found, drawn))
         if options.figures:
-            figures.draw_all(page.charts(found), options.figures)
+            figures.draw_all(drawn, options.figures)
         written.text(options.out / "run.json", found.json_text())
     print(found.json_text() if options.json else found.text(), end="")
 

@@ -21,17 +21,18 @@ def kept_s(times_s: np.ndarray, training_s: float, pause_s: float, extra_s: floa
     return training_s * float(np.sum(len(times_s) - np.searchsorted(times_s, ends)))
 
 
-def goodputs(intervals_s: np.ndarray, mtbf_s: float, pause_s: float, extra_s: float, writing_s: float, restart_s: float, seed: int,
+def goodputs(intervals_s: np.ndarray, mtbf_s: float, pause_s: float, extra_s: float | np.ndarray, writing_s: float, restart_s: float, seed: int,
              times: int = TIMES) -> np.ndarray:
     """The share of the time that is training and stays done, for each interval.
 
-    @param extra_s  what the steps of a segment take longer beside a write
+    @param extra_s  what the steps of a segment take longer beside a write; of all intervals, or of each
     """
     times_s = np.random.default_rng([seed, 2]).exponential(mtbf_s, times)
     times_s.sort()
     down_s = mtbf_s * math.expm1(restart_s / mtbf_s)  # with failures on the way
     all_s = times_s.sum() + times * down_s
-    return np.array([kept_s(times_s, float(interval), pause_s, extra_s, writing_s) for interval in intervals_s]) / all_s
+    segments = zip(intervals_s.tolist(), np.broadcast_to(extra_s, intervals_s.shape).tolist())
+    return np.array([kept_s(times_s, interval, pause_s, extra, writing_s) for interval, extra in segments]) / all_s
 
 
 def interval_s(mtbf_s: float, pause_s: float, extra_s: float, writing_s: float, restart_s: float, seed: int) -> float:

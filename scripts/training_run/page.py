@@ -18,12 +18,11 @@ SPAN = 8.0  # of the curve: to this factor above and below
 TIMES = 100_000  # between failures, of its simulation
 
 
-def _simulated(found: Result, training_s: float) -> float:
-    """Training that stays done, as a share of the time."""
+def _simulated(found: Result, places_s: np.ndarray) -> np.ndarray:
+    """Training that stays done, as a share of the time, for each training between two checkpoints."""
     process, composed = found.composed.process, found.composed
-    extra_s = composed.segment_s(training_s) - training_s - process.pause_s
-    place, = best.goodputs(np.array([training_s]), process.mtbf_s, process.pause_s, extra_s, process.writing_s, process.recovery_s, found.seed, TIMES)
-    return float(place)
+    extra_s = np.array([composed.segment_s(place) - place - process.pause_s for place in places_s.tolist()])
+    return best.goodputs(places_s, process.mtbf_s, process.pause_s, extra_s, process.writing_s, process.recovery_s, found.seed, TIMES)
 
 
 def _curve(found: Result) -> list[Chart]:
@@ -33,9 +32,10 @@ def _curve(found: Result) -> list[Chart]:
         return []
     mean, unit = process.stragglers.mean, "s" if intervals.chosen_s < 120 else "min"
     size = 60 if unit == "min" else 1
-    places = [float(place) for place in intervals.formula_s * np.geomspace(1 / SPAN, SPAN, PLACES)]
+    array = intervals.formula_s * np.geomspace(1 / SPAN, SPAN, PLACES)
+    places, simulated = array.tolist(), _simulated(found, array).tolist()
     lines = [Line("closed form", [Dot(place / size, 100 - 100 * composed.goodput(place), None) for place in places]),
-             Line("simulated", [Dot(place / size, 100 - 100 * _simulated(found, place) / mean, None) for place in places])]
+             Line("simulated", [Dot(place / size, 100 - 100 * kept / mean, None) for place, kept in zip(places, simulated)])]
     named = {"Young": intervals.young_s, "Daly": intervals.daly_s, "this run": intervals.chosen_s}
     lines += [Line(f"{name}: {long_text(place)}", [Dot(place / size, 100 - 100 * composed.goodput(place), None)]) for name, place in named.items()]
     note = "The share of the time that no step as simulated takes, against the training from a checkpoint to the next one. With a server for every failure."
@@ -95,7 +95,8 @@ def _inputs(found: Result) -> Element:
     return text_table("Inputs, table", ["key", "value", "from"], rows)
 
 
-def text(found: Result) -> str:
+def text(found: Result, drawn: list[Chart]) -> str:
+    """@param drawn  charts()"""
     title = f"Time to tokens: {summaries.title(found.step.summary)}"
     process, flat = found.composed.process, summaries.flat(found.step.summary)
     facts = [("step", found.question()), ("failures", found.of_failures())]
@@ -110,7 +111,6 @@ def text(found: Result) -> str:
     main = element("main", element("h1", title), element("p", found.answer()), _tiles(found), facts_list(facts), id="main")
     head, rows = found.table()
     sections = [section("parts", "Where the time goes", text_table("Where the time goes, table", head, rows))]
-    drawn = charts(found)
     sections += [chart_section(chart) for chart in drawn if chart.name == "lost"]
     head, rows = found.of_changes()
     if rows:

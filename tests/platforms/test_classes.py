@@ -2,7 +2,7 @@
 
 from platform_runs import ROOT, rows, succeed, summary
 
-SHORT = ["workload.requests.prompt_tokens=512", "workload.decode.steps=1", "workload.nic_rule=nearest"]
+SHORT = ["workload.requests.prompt_tokens=256", "workload.decode.steps=1", "workload.nic_rule=nearest"]
 
 
 class Outcome:

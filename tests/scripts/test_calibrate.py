@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from scripts_inside import ROOT, call
+
 BIN = ROOT / "build" / "bin"
 SHEETS = ROOT / "platforms" / "datasheets" / "gpus"
-sys.path.insert(0, str(ROOT / "scripts"))
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
@@ -28,7 +28,7 @@ COLUMNS = ("id", "category", "system", "phase", "dtype", "batch", "seq", "kv_len
 
 
 def calibrate(*arguments):
-    return subprocess.run([ROOT / "scripts" / "calibrate.py", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return call("calibrate", *arguments)
 
 
 def decode_rows():

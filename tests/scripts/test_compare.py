@@ -8,13 +8,11 @@ import os
 import pathlib
 import re
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "compare.py"
-sys.path.insert(0, str(SCRIPT.parent))
+from scripts_inside import call
+
 pytest.importorskip("yaml")
 
 from comparing import tables  # noqa: E402
@@ -54,7 +52,7 @@ def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggre
 
 
 def run(*arguments):
-    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False)
+    return call("compare", *arguments)
 
 
 def refused(*arguments):

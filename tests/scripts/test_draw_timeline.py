@@ -2,13 +2,11 @@
 
 import gzip
 import json
-import pathlib
-import subprocess
 import xml.etree.ElementTree
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "draw_timeline.py"
+from scripts_inside import call
 
 # Two GPUs: a kernel, a message that it sends, the kernel that waited for it; a counter.
 EVENTS = [
@@ -41,7 +39,7 @@ def fixture_run(tmp_path):
 
 
 def draw(*arguments):
-    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
+    return call("draw_timeline", *arguments)
 
 
 def picture(*arguments):

@@ -2,19 +2,16 @@
 
 import json
 import random
-import subprocess
 
 import pytest
 import yaml
 
-from platform_runs import ROOT
+from scripts_inside import ROOT, call
 from test_import_calculon import APP, EXE, imported
-
-SCRIPT = ROOT / "scripts" / "export_calculon.py"
 
 
 def export(scenario, prefix):
-    return subprocess.run(["/usr/bin/python3", str(SCRIPT), str(scenario), "--out", str(prefix)], capture_output=True, text=True, timeout=120)
+    return call("export_calculon", scenario, "--out", prefix)
 
 
 def written(folder, name):

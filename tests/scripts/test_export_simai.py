@@ -1,18 +1,17 @@
 """export_simai.py: the workload that it writes takes about the time of the scenario, and exactly its kernels."""
 
 import json
-import subprocess
 
 import pytest
 
 from platform_runs import BIN, ROOT, run, succeed, summary
+from scripts_inside import call
 
-SCRIPT = ROOT / "scripts" / "export_simai.py"
 TRAINING = ROOT / "scenarios" / "training"
 
 
 def export(scenario, out):
-    return subprocess.run(["/usr/bin/python3", str(SCRIPT), str(scenario), "--out", str(out)], capture_output=True, text=True, timeout=120)
+    return call("export_simai", scenario, "--out", out)
 
 
 def scenario(folder, workload, servers=1):

@@ -1,21 +1,20 @@
 """Pictures of training steps: every slot of the shipped schedules is drawn, and waits are where the run has them."""
 
 import json
-import subprocess
 import xml.etree.ElementTree
 
 import pytest
 
 from platform_runs import ROOT, rows, succeed
+from scripts_inside import call
 
-SCRIPT = ROOT / "scripts" / "gantt.py"
 SVG = "{http://www.w3.org/2000/svg}"
 SCHEDULES = sorted((ROOT / "scenarios" / "training" / "schedules").glob("*.yaml"))
 FORWARD, BACKWARD, WEIGHTS, OPTIMIZER, EXPOSED = "g0", "g2", "g4", "g3", "g1"
 
 
 def gantt(*arguments):
-    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
+    return call("gantt", *arguments)
 
 
 def picture(folder, *runs):

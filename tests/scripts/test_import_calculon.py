@@ -2,14 +2,13 @@
 
 import json
 import random
-import subprocess
 
 import pytest
 import yaml
 
-from platform_runs import ROOT, run, succeed, summary
+from platform_runs import run, succeed, summary
+from scripts_inside import call
 
-SCRIPT = ROOT / "scripts" / "import_calculon.py"
 APP = {"hidden": 2048, "feedforward": 8192, "seq_size": 1024, "attn_heads": 16, "attn_size": 128, "num_blocks": 8}
 EXE = {"num_procs": 16, "tensor_par": 4, "pipeline_par": 2, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 1, "data_par_net": 1,
        "batch_size": 8, "microbatch_size": 1, "datatype": "float16", "fused_activation": False, "attention_type": "multihead",
@@ -35,7 +34,7 @@ def imported(folder, *words, app=None, exe=None, system=None):
     out = folder / "scenario.yaml"
     out.unlink(missing_ok=True)
     out.with_suffix(".model.json").unlink(missing_ok=True)
-    return subprocess.run([SCRIPT, *files, *words, "--out", out], capture_output=True, text=True, check=False, timeout=60), out
+    return call("import_calculon", *files, *words, "--out", out), out
 
 
 def test_all_keys_arrive(tmp_path):
@@ -129,8 +128,7 @@ def test_refusals(changes, message, tmp_path):
 def test_a_missing_key_is_named(key, tmp_path):
     for name, values in (("app", APP), ("exe", {k: v for k, v in EXE.items() if k != key})):
         (tmp_path / f"{name}.json").write_text(json.dumps(values))
-    result = subprocess.run([SCRIPT, tmp_path / "app.json", tmp_path / "exe.json", "--out", tmp_path / "s.yaml"], capture_output=True,
-                            text=True, check=False, timeout=60)
+    result = call("import_calculon", tmp_path / "app.json", tmp_path / "exe.json", "--out", tmp_path / "s.yaml")
     assert result.returncode == 2 and f"exe.json: {key}: missing" in result.stderr
 
 
@@ -144,8 +142,7 @@ def test_damaged_files_end_with_one_line(tmp_path):
         damaged = source.choice([text[:place], text[:place] + source.choice('{}[]",:0-x\n') + text[place + 1:], text[:place] + text[place + 5:]])
         (tmp_path / "exe.json").write_text(damaged)
         out = tmp_path / f"{number}.yaml"
-        result = subprocess.run([SCRIPT, tmp_path / "app.json", tmp_path / "exe.json", "--out", out], capture_output=True, text=True,
-                                check=False, timeout=60)
+        result = call("import_calculon", tmp_path / "app.json", tmp_path / "exe.json", "--out", out)
         assert result.returncode in (0, 2), result.stderr
         assert result.returncode == 0 or (len(result.stderr.splitlines()) == 1 and not out.exists())
         if result.returncode == 0:

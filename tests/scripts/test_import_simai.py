@@ -1,14 +1,13 @@
 """import_simai.py: topologies of SimAI become machines of the same rates, or are refused with the line."""
 
 import random
-import subprocess
 
 import pytest
 import yaml
 
-from platform_runs import ROOT, run
+from platform_runs import run
+from scripts_inside import call
 
-SCRIPT = ROOT / "scripts" / "import_simai.py"
 WORKLOAD = "DATA\n1\na -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 4096 0\n"
 
 
@@ -29,8 +28,7 @@ def topology(servers=2, rails=True, spines=2, gpu="H100", nvlink="2880Gbps", nic
 def convert(folder, lines):
     (folder / "topology").write_text("\n".join(lines) + "\n")
     (folder / "w.txt").write_text(WORKLOAD)
-    return subprocess.run(["/usr/bin/python3", str(SCRIPT), str(folder / "topology"), str(folder / "w.txt"), "--out", str(folder / "s.yaml")],
-                          capture_output=True, text=True, timeout=60)
+    return call("import_simai", folder / "topology", folder / "w.txt", "--out", folder / "s.yaml")
 
 
 @pytest.mark.parametrize("gpu, platform, links", [("H100", "dgx_h100", 18), ("H800", "dgx_h100", 8), ("H20", "dgx_h100", 18), ("A100", "dgx_a100", 12),

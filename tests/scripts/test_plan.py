@@ -3,16 +3,13 @@
 import itertools
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from platform_runs import BIN, ROOT, run
-
-sys.path.insert(0, str(ROOT / "scripts"))
+from scripts_inside import call
 
 import plan  # noqa: E402
 from planning import space  # noqa: E402
@@ -28,9 +25,9 @@ TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_ac
 
 def planned(folder, *words, platform="dgx_h100"):
     (folder / "tiny.json").write_text(json.dumps(TINY))
-    command = [ROOT / "scripts" / "plan.py", "--model", folder / "tiny.json", "--platform", platform, "--nodes", "1", "--batch", "16", "--seq", "4096",
+    command = ["--model", folder / "tiny.json", "--platform", platform, "--nodes", "1", "--batch", "16", "--seq", "4096",
                "--out", folder / "out", "--jobs", "2", "--bin", BIN, *words]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    return call("plan", *command)
 
 
 def planned_with_fluid_rates(folder, *words):
@@ -39,8 +36,8 @@ def planned_with_fluid_rates(folder, *words):
     base = {"schema_version": 1, "platform": "dgx_h100", "fabric": {"fidelity": "fluid"}, "model": {"config": "tiny.json"},
             "workload": {"kind": "training", "seq_tokens": 4096, "global_batch": 16}}
     (folder / "base.yaml").write_text(json.dumps(base))
-    command = [ROOT / "scripts" / "plan.py", "--base", folder / "base.yaml", "--out", folder / "out", "--jobs", "2", "--bin", BIN, *words]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    command = ["--base", folder / "base.yaml", "--out", folder / "out", "--jobs", "2", "--bin", BIN, *words]
+    return call("plan", *command)
 
 
 def question(draw):
@@ -249,9 +246,9 @@ def test_fsdp_and_divided_matrices_of_a_base_scenario(tmp_path):
         base = tmp_path / f"{name}.yaml"
         workload = {"kind": "training", "seq_tokens": 4096, "global_batch": 16} | keys
         base.write_text(json.dumps({"schema_version": 1, "platform": "dgx_h100", "fabric": {"fidelity": "fluid"}, "model": {"config": "tiny.json"}, "workload": workload}))
-        command = [ROOT / "scripts" / "plan.py", "--base", base, "--out", tmp_path / name, "--bin", BIN, "--jobs", "2", "--top", "2", "--json", "--no-what-if",
+        command = ["--base", base, "--out", tmp_path / name, "--bin", BIN, "--jobs", "2", "--top", "2", "--json", "--no-what-if",
                    "--fix", "cp=1", "--fix", "recompute=none", "--fix", "micro_batch=1", "--fix", "pp=1", "--fix", "tp=2", *words]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        done = call("plan", *command)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
         sizes = {run["mapping"]["gtp"] for run in answer["simulated"]}

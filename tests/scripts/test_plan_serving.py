@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from platform_runs import BIN, ROOT
+from scripts_inside import call
 from test_load import measure_of
 
 from lib.yaml_source import InputError  # noqa: E402
@@ -289,8 +290,7 @@ GOOD = ["--model", str(ROOT / "tests" / "models" / "tiny.json"), "--gpus", "L40S
     (["--model", str(ROOT / "scenarios" / "models" / "llama-3.1-405b.json"), "--tp", "1"], "plan.py: error: no shape of an instance can run; workload: a rank of stage 0 on L40S has no memory"),
 ])
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, more, line):
-    command = [ROOT / "scripts" / "plan.py", "serving", *GOOD, *more, "--bin", BIN, "--out", tmp_path / "out"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = call("plan", "serving", *GOOD, *more, "--bin", BIN, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and done.stderr.startswith(line), done.stderr
     assert not (tmp_path / "out").exists()
 

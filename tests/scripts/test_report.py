@@ -6,14 +6,14 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 
 import pytest
 
 from platform_runs import ROOT, rows, succeed, summary, tiny
-from reports import SCRIPT, database, report, small_sweep
+from reports import database, report, small_sweep
+from scripts_inside import call
 
 from reporting import charts, figures, kernel_charts, kinds, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
 from lib.old_names import OLD_NAMES  # noqa: E402
@@ -21,7 +21,7 @@ from sweeping.database import DATABASE  # noqa: E402
 
 
 def refused(*arguments):
-    done = subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
+    done = call("report", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     return done.stderr

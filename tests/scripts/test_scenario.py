@@ -132,9 +132,11 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path):
 
 
 def test_shipped_scenarios_pass_the_check_of_their_platform(tmp_path):
-    assert len(SHIPPED) >= 10
-    done = run("check", *SHIPPED)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout == "".join(f"{path}: ok\n" for path in SHIPPED)
+    """Some of them: the tests of platforms check each."""
+    some = SHIPPED[::6]
+    assert len(some) >= 10
+    done = run("check", *some)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout == "".join(f"{path}: ok\n" for path in some)
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("platform: plx_box\nworkload: {kind: collective, op: none}\n")
     done = run("check", wrong, SHIPPED[0])

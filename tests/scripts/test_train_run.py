@@ -3,16 +3,13 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from platform_runs import BIN, ROOT, succeed
-
-sys.path.insert(0, str(ROOT / "scripts"))
+from scripts_inside import call
 
 from training_run import best, formulas  # noqa: E402
 from training_run.process import PARTS, Cause, Process, play  # noqa: E402
@@ -25,6 +22,7 @@ SCENARIO = f"""schema_version: 1
 platform: dgx_h100
 model: {{config: {ROOT}/tests/models/tiny.json}}
 machine: {{groups: {{box: {{servers: 2}}}}, network: {{kind: single_switch}}}}
+fabric: {{fidelity: fluid}}
 workload:
   kind: training
   seq_tokens: 512
@@ -122,8 +120,7 @@ def run(folder, *arguments, operation=OPERATION, scenario=SCENARIO):
     (folder / "s.yaml").write_text(scenario)
     (folder / "o.yaml").write_text(operation)
     words = ["s.yaml", "--tokens", "1e9", "--operation", "o.yaml", *arguments]
-    return subprocess.run([ROOT / "scripts" / "train_run.py", *map(str, words if "--run" not in arguments else words[1:]), "--bin", BIN], cwd=folder,
-                          capture_output=True, text=True, check=False, timeout=300)
+    return call("train_run", *(words if "--run" not in arguments else words[1:]), "--bin", BIN, cwd=folder)
 
 
 @pytest.fixture(name="twice", scope="module")
@@ -224,16 +221,24 @@ def test_energy_is_that_of_steps_and_of_waiting_gpus(twice):
     (["--op", "file_system.write_gb_per_s=0"], "--op file_system.write_gb_per_s:1:1: error: file_system.write_gb_per_s: expected a number above 0, in GB/s, got 0"),
     (["--op", "checkpoint.intervall_s=60"], "train_run.py: error: --op checkpoint.intervall_s=60: no key 'checkpoint.intervall_s' (did you mean 'checkpoint.interval_s'?); accepted: "),
     (["--op", "checkpoint.mode=asynch"], "--op checkpoint.mode:1:1: error: checkpoint.mode: 'asynch' is unknown (did you mean 'asynchronous'?); accepted: "),
-    (["--op", "checkpoint.interval_s=0.0001"], "--op checkpoint.interval_s:1:1: error: checkpoint.interval_s: a checkpoint takes longer than its interval: "),
-    (["--op", "checkpoint.interval_s=3600"], "--op checkpoint.interval_s:1:1: error: checkpoint.interval_s: the run does not end: failures are "),
-    (["--op", "failures.gpu_mtbf_h=1e-6"], ": error: failures.restart_s: the run does not end: failures are "),
     (["--op", "checkpoint.mode=none"], "--op checkpoint.mode:1:1: error: checkpoint.mode: none: with failures, a run without checkpoints begins again each time; accepted: "),
-    (["--set", "workload.kind=serving"], "s.yaml:6:3: error: workload.kind is serving; accepted: training"),
+    (["--set", "workload.kind=serving"], "s.yaml:7:3: error: workload.kind is serving; accepted: training"),
     (["--set", "workload.tpp=2"], "error: workload.tpp: unknown key (did you mean 'tp'?)"),
     (["--op", "stragglers=[{of: gpu, share: 0.1}]"], "--op stragglers:1:2: error: stragglers.0: expected distribution and ratio, or share and rate_ratio"),
 ])
 def test_bad_input_is_one_line(words, line, tmp_path):
     done = run(tmp_path, *words)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and line in done.stderr, done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("change, line", [
+    ("checkpoint.interval_s=0.0001", "--op checkpoint.interval_s:1:1: error: checkpoint.interval_s: a checkpoint takes longer than its interval: "),
+    ("checkpoint.interval_s=3600", "--op checkpoint.interval_s:1:1: error: checkpoint.interval_s: the run does not end: failures are "),
+    ("failures.gpu_mtbf_h=1e-6", ": error: failures.restart_s: the run does not end: failures are "),
+])
+def test_an_operation_that_does_not_go_with_its_step_is_one_line(twice, change, line):
+    done = run(twice, "--run", "a/steps/step/out", "--out", "a", "--op", change)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and line in done.stderr, done.stderr
     assert not done.stdout
 

@@ -13,7 +13,7 @@ pytestmark = browsers.needed
 @pytest.fixture(name="page", scope="module")
 def fixture_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    done = run(folder, "--out", "out", "--runs", 5)
+    done = run(folder, "--out", "out", "--runs", 2)
     assert done.returncode == 0, done.stderr
     return folder / "out" / "run.html"
 

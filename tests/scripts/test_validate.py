@@ -13,8 +13,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+from scripts_inside import ROOT, call
 
 from validation import CLASSES, comparison, experiment, figures, report, rows  # noqa: E402
 
@@ -65,7 +64,7 @@ def write_table(path, *records):
 def test_malformed_tables_are_one_line(tmp_path, content, message):
     table = tmp_path / "table.csv"
     table.write_text(content)
-    result = subprocess.run([SCRIPT, "fabric", "--rows", table], capture_output=True, text=True, check=False)
+    result = validate("--rows", table)
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith(f"{table}{message}")
@@ -75,7 +74,7 @@ def test_unreadable_tables(tmp_path):
     for path, what in ((tmp_path / "none.csv", "No such file"), (tmp_path / "latin.csv", "is not UTF-8")):
         if path.name == "latin.csv":
             path.write_bytes(b"id,category\n\xff\n")
-        result = subprocess.run([SCRIPT, "fabric", "--rows", path], capture_output=True, text=True, check=False)
+        result = validate("--rows", path)
         assert (result.returncode, result.stderr.count("\n")) == (2, 1)
         assert what in result.stderr
 
@@ -133,7 +132,7 @@ def records():
 
 
 def validate(*arguments, cwd=None):
-    return subprocess.run([SCRIPT, "fabric", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd)
+    return call("validate", "fabric", *arguments, cwd=cwd)
 
 
 def test_json_counts_every_row(tmp_path, binaries):
@@ -277,5 +276,5 @@ def test_without_executables_nothing_is_compared(tmp_path):
 
 def test_usage_errors():
     for arguments in (["fabrics"], ["fabric", "--llmservingsim", "clone"], ["fabric", "--where", "n_gpus"], ["fabric", "--workers", "0"]):
-        result = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False)
+        result = call("validate", *arguments)
         assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr

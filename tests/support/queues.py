@@ -1,16 +1,12 @@
 """Stand-in platforms for load.py: queues whose distributions are known."""
 
 import math
-import pathlib
 import stat
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "load.py"
-sys.path.insert(0, str(ROOT / "scripts"))
+from scripts_inside import call
+
 pytest.importorskip("yaml")
 
 # One queue, `servers` servers, a service time of service_s without any spread; answers have two tokens, tpot_s apart.
@@ -81,8 +77,7 @@ class Queue:
                                  "workload:\n  kind: serving\n  requests:\n" + "".join(f"    {key}: {value}\n" for key, value in of_requests.items()))
 
     def run(self, *arguments, out="out"):
-        command = [str(SCRIPT), str(self.scenario), "--bin", str(self.bin), "--out", str(self.path / out), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return call("load", self.scenario, "--bin", self.bin, "--out", self.path / out, *arguments)
 
     def runs(self):
         """Number of runs of the executable, without questions."""

@@ -4,14 +4,12 @@ import contextlib
 import pathlib
 import sqlite3
 import subprocess
-import sys
 
 import pytest
 
 from platform_runs import BIN, ROOT, tiny
+from scripts_inside import call
 
-SCRIPT = ROOT / "scripts" / "report.py"
-sys.path.insert(0, str(ROOT / "scripts"))
 pytest.importorskip("yaml")
 
 # Eight points; tp 3 fails, because it does not divide the model's heads.
@@ -79,9 +77,7 @@ def kind_sweep(folder, kind, axes=None):
 
 def report(directory, *arguments):
     """@return the page"""
-    done = subprocess.run(
-        [str(SCRIPT), str(directory), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = call("report", directory, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return pathlib.Path(done.stdout.strip())
 
