@@ -95,5 +95,5 @@ def merge(experiments: Iterable[tuple[str, Experiment]]) -> dict[str, Point]:
         wanted = merged[key][0][0]
         name = next(name for name in [wanted] + [f"{wanted} {i}" for i in range(2, len(merged) + 2)] if name not in taken)
         taken.add(name)
-        points[key] = Point(name, first.platform, scenario, files=first.files)
+        points[key] = Point(name, first.platform, scenario, options=("--jobs", "none"), files=first.files)
     return points
