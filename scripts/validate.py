@@ -34,6 +34,7 @@ from lib.command_line import INTERRUPTED, ROOT, Parser, one_line, positive
 
 try:
     from lib.yaml_source import InputError
+    from reporting import figures
     from sweeping import kept
     from validation import CLASSES, comparison, orderings, report, rows, serving
 except ImportError as missing:
@@ -119,17 +120,28 @@ def print_list(outcomes: Sequence[comparison.Outcome]) -> None:
     print("\n".join(report.coverage_lines(outcomes)))
 
 
-def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outcomes: Sequence[comparison.Outcome]) -> None:
+def draw(path: pathlib.Path, name: str, validation_class: ModuleType, outcomes: Sequence[comparison.Outcome]) -> list[tuple[str, str]]:
+    """The pictures of the class beside the page: its own, or the scatter plot. @return their texts and links"""
+    if hasattr(validation_class, "charts"):
+        charts = validation_class.charts(outcomes)
+        figures.draw_all(charts, path.with_suffix(""))
+        return [(chart.title, f"{path.stem}/{chart.name}.svg") for chart in charts]
+    if all(outcome.skipped for outcome in outcomes):
+        return []
     figure = path.with_name(f"{path.stem}_{name}.svg")
-    if any(not outcome.skipped for outcome in outcomes):
-        report.draw(figure, validation_class.TITLE, outcomes)
+    report.draw(figure, validation_class.TITLE, outcomes)
+    return [("Predicted against measured", figure.name)]
+
+
+def write_page(path: pathlib.Path, name: str, validation_class: ModuleType, outcomes: Sequence[comparison.Outcome]) -> None:
+    pictures = draw(path, name, validation_class, outcomes)
     page = path.read_text(encoding="utf-8") if path.exists() else "# Validation\n"
     first = validation_class.targets(outcomes) if hasattr(validation_class, "targets") else []
     errors, reasons = (path.with_suffix("") / f"{name}_{table}.csv" for table in ("errors", "reasons"))
     report.write_errors(errors, outcomes)
     report.write_reasons(reasons, outcomes)
     links = (str(table.relative_to(path.parent)) for table in (errors, reasons))
-    section = report.digest(validation_class.TITLE, outcomes, figure.name, *links, first)
+    section = report.digest(validation_class.TITLE, outcomes, pictures, *links, first)
     written.text(path, report.put_section(page, name, section))
 
 
@@ -147,7 +159,10 @@ def validate(options: argparse.Namespace) -> None:
     name = options.validation_class
     validation_class = serving.with_clone(options.llmservingsim.resolve()) if options.llmservingsim else CLASSES[name]
     files = options.rows or [str(TABLES / table) for table in validation_class.TABLES]
-    outcomes = chosen(options, comparison.map_rows(validation_class, [row for file in files for row in rows.read(file)]))
+    every = [row for file in files for row in rows.read(file)]
+    if hasattr(validation_class, "of_class"):
+        every = validation_class.of_class(every)
+    outcomes = chosen(options, comparison.map_rows(validation_class, every))
     if options.list:
         if options.json:
             print(json.dumps(comparison.coverage(outcomes), indent=2))

@@ -34,9 +34,9 @@ def lines(chart: Lines) -> Element:
     dots = [dot for line in chart.lines for dot in line.dots]
     x_name, y_name = (Quantity.of(name, reach) for name, reach in zip((chart.x_name, chart.y_name), chart.reaches))
     key, top = None, 34.0
-    labels = [line.label for line in chart.lines]
-    if len(labels) > 1:
-        key, height = legend([(str(i), label) for i, label in enumerate(labels)], 71, 16, WIDTH, _swatch)
+    looks = [i if line.look is None else line.look for i, line in enumerate(chart.lines)]
+    if len(chart.lines) > 1:
+        key, height = legend([(str(i), line.label) for i, line in zip(looks, chart.lines)], 71, 16, WIDTH, _swatch)
         top += height
     bottom = top + HEIGHT - 84.0
     x = Scale.over([dot.x * x_name.factor for dot in dots], 62, WIDTH - 20, chart.doubles or None)
@@ -51,7 +51,7 @@ def lines(chart: Lines) -> Element:
     if chart.place is not None and x.low <= chart.place * x_name.factor <= x.high:
         place = x(chart.place * x_name.factor)
         drawing.append(element("path", d=f"M{place:.1f},{bottom:.1f}V{top:.1f}", class_="limit", data_place=repr(chart.place)))
-    for i, line in enumerate(chart.lines):
+    for i, line in zip(looks, chart.lines):
         corners = [(x(dot.x * x_name.factor), y(dot.y * y_name.factor)) for dot in line.dots]
         path = "M" + "L".join(f"{left:.1f},{height:.1f}" for left, height in corners)
         marks = []

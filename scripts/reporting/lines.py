@@ -26,11 +26,13 @@ class Dot:
 
 @dataclass
 class Line:
-    """The line of one setting, by x. `level`: its value if the setting has no x; drawn as a dotted line."""
+    """The line of one setting, by x. `level`: its value if the setting has no x; drawn as a dotted line. `look`: the number of its style
+    (draw_lines.look), where lines belong together; else that of its place."""
 
     label: str
     dots: list[Dot]
     level: float | None = None
+    look: int | None = None
 
 
 @dataclass

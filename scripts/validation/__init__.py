@@ -4,10 +4,11 @@ rows.py reads the tables. A class of rows (fabric.py) maps each to an experiment
 the names of machines mean. experiment.py merges rows that differ in size only into one run, comparison.py compares, figures.py holds
 the statistics, report.py writes them. A class is a module with TITLE, TABLES (its default tables under validation/),
 map_row(row) -> Experiment and point_name(row, experiment). It may have check(row), which throws Incomparable for rows that are set aside
-(set_aside.py), and targets(outcomes): lines of its own for the digest.
+(set_aside.py), of_class(rows): those of its tables that belong to it, targets(outcomes): lines of its own for the digest, and
+charts(outcomes): pictures of its own.
 """
 
-from . import energy, fabric, gpu, servers, serving, training
+from . import curves, energy, fabric, gpu, servers, serving, training
 
 CLASSES = {
     "fabric": fabric,
@@ -17,4 +18,5 @@ CLASSES = {
     "serving": serving,
     "training": training,
     "energy": energy,
+    "curves": curves,
 }

@@ -130,19 +130,20 @@ def _write_csv(path: pathlib.Path, columns: Sequence[str], lines: Sequence[Seque
         csv.writer(file, lineterminator="\n").writerows([columns, *lines])
 
 
-def digest(title: str, outcomes: Sequence[Outcome], figure: str, errors: str, reasons: str, first: Sequence[str] = ()) -> str:
+def digest(title: str, outcomes: Sequence[Outcome], pictures: Sequence[tuple[str, str]], errors: str, reasons: str, first: Sequence[str] = ()) -> str:
     """The class's section of docs/validation.md.
 
-    @param figure, errors, reasons  links to the scatter plot and to the files of write_errors() and write_reasons()
-    @param first                    lines of the class's own, before the tables
+    @param pictures         texts and links
+    @param errors, reasons  links to the files of write_errors() and write_reasons()
+    @param first            lines of the class's own, before the tables
     """
     compared = sum(not one.skipped for one in outcomes)
     aside = [one for one in outcomes if one.set_aside]
     skipped = [one for one in outcomes if one.skipped and not one.set_aside]
     counts = [f"{compared} compared"] + ([f"{len(aside)} set aside"] if aside else []) + [f"{len(skipped)} skipped"]
     lines = [f"## {title}", "", f"{len(outcomes)} measured rows: {', '.join(counts)}." + (f" {_errors(outcomes)}" if compared else ""), ""]
-    if compared:
-        lines += [f"![Predicted against measured]({figure})", ""]
+    for text, link in pictures:
+        lines += [f"![{text}]({link})", ""]
     lines += first
     lines += [f"Tables: [errors by system and GPUs, operation and size]({errors})" +
               (f", [reasons of rows that are set aside or skipped]({reasons})." if aside or skipped else "."), ""]
