@@ -176,7 +176,9 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
   Random random(13, 0);
   const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
   std::uint64_t jobs = 0, composed = 0;
+  std::uint64_t pushed_jobs = 0, pushed_composed = 0;  // with KV that is pushed, not per layer
   for (int trial = 0; trial < 30; ++trial) {
+    const std::string mode = one_of({"pull", "push_per_layer", "push_per_chunk", "push_at_end"});
     std::vector<std::string> sets{
         "workload.requests={count: 8, arrivals: " +
             one_of({"poisson, rate_per_s: 200", "poisson, rate_per_s: 2000", "poisson, rate_per_s: 20000",
@@ -192,8 +194,7 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
             one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200",
                     ", decider: prefill_load, queue_threshold: 0.5"}) +
             "}",
-        "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
-            ", connector: " + one_of({"none", "nixl"}) + "}",
+        "workload.kv_transfer={mode: " + mode + ", connector: " + one_of({"none", "nixl"}) + "}",
         "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
         "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"}),
         "fabric.fidelity=" + one_of({"train", "fluid"})};
@@ -213,8 +214,12 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
     BOOST_TEST((ran.text == simulated.text), "trial " << trial);
     jobs += added.jobs;
     composed += added.composed;
+    if (mode != "push_per_chunk" && mode != "push_at_end") continue;
+    pushed_jobs += added.jobs;
+    pushed_composed += added.composed;
   }
   BOOST_TEST(static_cast<double>(composed) > 0.15 * static_cast<double>(jobs));
+  BOOST_TEST(static_cast<double>(pushed_composed) > 0.15 * static_cast<double>(pushed_jobs));
 }
 
 BOOST_AUTO_TEST_CASE(drafts_come_however_passes_run) {
@@ -253,17 +258,23 @@ BOOST_AUTO_TEST_CASE(drafts_come_however_passes_run) {
 BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
   JobBench bench;
   const auto at = [&](Time when, std::function<void()> what) { bench.later_on(when, std::move(what)); };
-  StageSends sends("PP[1]", bench.fabric, 2, Time::us(5));
+  StageSends sends("PP[1]", bench.fabric, 2, {Time::us(5), Time::us(1)});
   const auto expect = [&](Time from) { BOOST_TEST((sends.from() == from), sends.from().seconds() * 1e6 << " us"); };
+  const auto expect_kv = [&](Time from) {
+    BOOST_TEST((sends.next_kv() == from), sends.next_kv().seconds() * 1e6 << " us");
+  };
   at(Time::us(1), [&] {
     expect(Time::us(6));  // a pass may begin now, and takes at least 5 us
-    sends.emitted(Time::us(30));
+    expect_kv(Time::us(5));
+    sends.emitted({Time::us(30), Time::us(4)});
     expect(Time::us(31));
-    sends.emitted(Time::us(7));
+    expect_kv(Time::us(27));
+    sends.emitted({Time::us(7), Time::us(2)});
   });
   at(Time::us(10), [&] {
     sends.begun(0, Time::us(30));
     expect(Time::us(40));
+    expect_kv(Time::us(36));
   });
   at(Time::us(12), [&] {
     sends.begun(1, Time::us(30));
@@ -272,10 +283,12 @@ BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
   at(Time::us(35), [&] {
     sends.begun(0, Time::us(9));  // its last kernels, late
     expect(Time::us(42));
+    expect_kv(Time::us(38));
   });
   at(Time::us(44), [&] {
     sends.left(0, true);
     expect(Time::us(44));
+    expect_kv(Time::us(44));  // of the other rank, at any time
     BOOST_TEST(sends.sends() == 1u);
   });
   at(Time::us(46), [&] {
@@ -284,6 +297,7 @@ BOOST_AUTO_TEST_CASE(a_stage_sends_when_its_kernels_have_run_and_not_before) {
     sends.left(1, true);
     sends.arrived();
     expect(Time::us(53));  // the second pass
+    expect_kv(Time::us(51));
     BOOST_TEST(sends.sends() == 2u);
   });
   at(Time::us(52), [&] { BOOST_CHECK_THROW(sends.left(0, true), transport::BrokenHorizon); });

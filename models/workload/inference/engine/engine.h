@@ -46,8 +46,8 @@ struct EngineSpec {
   bool needs_begin = true, needs_tokens = true;
   /// Also for these: a batch is a part of one request, one after the other as they came. It waits for its request.
   bool in_turn = false;
-  bool sends_kv = false;  ///< what has been computed of a request's KV is sent while its pass runs
-  std::string suffix;     ///< of names of passes and their jobs: "_Inst[a]"
+  HandoffGrain handoff = HandoffGrain::fetched;  ///< when what has been computed of a request's KV is sent
+  std::string suffix;                            ///< of names of passes and their jobs: "_Inst[a]"
 };
 
 /// A batch on its way.
@@ -139,7 +139,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
     client_.on_activity(pass, stage, activity, when);
   }
   bool follows_activity(std::uint32_t pass) const override { return client_.follows_activity(pass); }
-  bool follows_attention() const override { return spec_.sends_kv; }
+  HandoffGrain handoff() const override { return spec_.handoff; }
   void on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
                             JobRef job) override {
     client_.on_attention_emitted(pass, stage, t, layer, job);

@@ -17,7 +17,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       spec_(spec),
       suffix_(setting.is_one_of_role ? fmt::format("_Inst[{}]", spec.name) : ""),
       brings_first_token_(setting.brings_first_token),
-      kv_follows_promise_(setting.kv_follows_promise),
+      kv_follows_promise_(setting.handoff != HandoffGrain::fetched),
       sees_kv_at_step_(setting.sees_kv_at_step),
       executor_(executor),
       client_(client),
@@ -47,7 +47,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   engine.graphs = spec_.cudagraph;
   engine.graphs.decode_tokens = 1 + spec_.scheduler.drafts.tokens;
   engine.suffix = suffix_;
-  engine.sends_kv = role() == InstanceRole::prefill && setting.kv_follows_promise;
+  if (role() == InstanceRole::prefill) engine.handoff = setting.handoff;
   if (is_paged()) {
     engine.hop.tensors = spec_.rules.passes_residual ? 2 : 1;
     engine.hop.by_kernels = true;

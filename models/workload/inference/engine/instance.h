@@ -60,9 +60,9 @@ class Instance : private EngineClient, private KvOffloadClient {
     bool shares_group = false;       ///< names of links contain it
     bool brings_first_token = true;  ///< of the part `answer`: if not, no part of the TTFT is here
     bool keeps_prompts = false;      ///< of the role `decode`: requests come for all parts, too
-    bool kv_follows_promise =
-        false;  ///< of the part `answer`: KV is computed elsewhere when it has memory here; of the
-                ///< part `prompt`: it is sent while it is computed
+    /// Pushed: KV of the part `answer` is computed elsewhere when it has memory here; of the part `prompt`, it is sent
+    /// while it is computed.
+    HandoffGrain handoff = HandoffGrain::fetched;
     bool sees_kv_at_step =
         false;  ///< of the part `answer`: in a step, the engine learns at its end that KV has arrived
   };

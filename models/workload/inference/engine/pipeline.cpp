@@ -15,9 +15,11 @@ Pipeline::Pipeline(Grid& grid, Executor& executor, PassNames names, const StageH
       suffix_(std::move(suffix)),
       times_(grid.ranks()) {
   const LeastTimes times = least_times(least);
-  for (std::uint32_t p = 0; p < grid.pp(); ++p)
-    grid_.add_sends(sends_.emplace_back(fmt::format("PP[{}]{}", p, suffix_), executor.fabric(), grid.width(),
-                                        Time::fs(times.stages[p].fs() / 2)));
+  const auto half = [](Time time) { return Time::fs(time.fs() / 2); };
+  for (std::uint32_t p = 0; p < grid.pp(); ++p) {
+    const StageSends::Least any{half(times.stages[p].all), half(times.stages[p].after_kv)};
+    grid_.add_sends(sends_.emplace_back(fmt::format("PP[{}]{}", p, suffix_), executor.fabric(), grid.width(), any));
+  }
 }
 
 std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after) {
@@ -88,9 +90,12 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     first = false;
   };
   const char* jobs_run = executor_.not_composed(communicator);
-  if (jobs_run == nullptr && client_.follows_attention()) jobs_run = "its KV is sent layer by layer";
-  const bool composes = jobs_run == nullptr;
-  if (!composes) executor_.count_pass(jobs_run);
+  const bool is_pushed = client_.handoff() != HandoffGrain::fetched;
+  if (jobs_run == nullptr && is_pushed && (client_.handoff() == HandoffGrain::per_layer || stage.layers == 1))
+    jobs_run = "its KV is pushed layer by layer";
+  if (jobs_run != nullptr) executor_.count_pass(jobs_run);
+  const std::uint32_t course_layers = jobs_run != nullptr ? 0 : stage.layers - (is_pushed ? 1 : 0);
+  bool composes = course_layers > 0;  // the steps that follow belong to the course
   steps_.clear();
   const collective::CollectiveSpec* spec = nullptr;  // mostly, all are of one size
   const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
@@ -118,11 +123,15 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   execution::CourseLaunches launches;
   if (composes && pass.launch != Time()) {
     Rank& host = grid_.rank(p, 0);
-    launches = {&host, &host.stream(Grid::kHost), pass.launch, stage.layers, label(kLaunch, 0, 0, false), {}};
+    launches = {&host, &host.stream(Grid::kHost), pass.launch, course_layers, label(kLaunch, 0, 0, false), {}};
     if (p > 0) launches.after.push_back(prepared);
     ++state(number).host_left;
   }
   for (std::uint32_t l = 0; l < stage.layers; ++l) {
+    if (composes && l == course_layers) {
+      executor_.course(communicator, steps_, launches, *this, last, waits);
+      composes = false;
+    }
     const std::uint32_t layer = grid_.first_layer(p) + l;
     const std::vector<Pass::Step>& steps = pass.layers[grid_.model().kind(layer)];
     // Launches of a later stage begin when the pass is prepared, at the same time as those of stage 0.

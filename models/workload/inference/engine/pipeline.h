@@ -61,8 +61,8 @@ class PassClient {
   virtual void on_activity(std::uint32_t /*pass*/, std::uint32_t /*stage*/, PassActivity, Time /*when*/) {}
   /// Whether on_activity() matters between the begin of the pass and its end on a stage.
   virtual bool follows_activity(std::uint32_t /*pass*/) const { return false; }
-  /// Whether on_attention_emitted() matters. Then no pass is composed.
-  virtual bool follows_attention() const { return false; }
+  /// When KV is sent. Pushed per layer: no pass is composed; otherwise when it is pushed: the last layer of a stage is not.
+  virtual HandoffGrain handoff() const { return HandoffGrain::fetched; }
 
  protected:
   ~PassClient() = default;
@@ -116,8 +116,11 @@ class Pipeline : private JobClient, private JobNamer {
   void ids_returned() { sends_.back().arrived(); }
   /// No pass that has been emitted is over before.
   Time next_pass_over() { return sends_.back().from(); }
-  /// Kernels of any pass take this long, at least.
+  /// No pass, emitted or not, has computed the KV of a stage before, unless it has by now.
+  Time next_kv() const;
+  /// Kernels of any pass take this long, at least; and until the KV of a stage is there.
   Time least_pass() const;
+  Time least_until_kv() const;
   const RankTimes& times(std::uint32_t rank) const { return times_[rank]; }
   /// Begin of the first job on any stage and end of the last job, over all passes so far.
   Time first_begun() const { return first_begun_; }
@@ -163,11 +166,12 @@ class Pipeline : private JobClient, private JobNamer {
   struct LeastTimes {
     struct OfLayer {
       Time attention, mlp;  ///< from the last kernels of that part to the end of the layer
+      Time after_attention;
       Time all;
     };
-    std::vector<OfLayer> layers;  ///< by kind
-    std::vector<Time> after;      ///< by layer: of what follows on its stage
-    std::vector<Time> stages;     ///< of all
+    std::vector<OfLayer> layers;            ///< by kind
+    std::vector<Time> after;                ///< by layer: of what follows on its stage
+    std::vector<StageSends::Least> stages;  ///< of all
     Time head;
     std::vector<Time> after_draft;  ///< by draft: of the drafts after it
     Time drafts;                    ///< all of them

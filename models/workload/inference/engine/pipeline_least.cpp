@@ -18,9 +18,9 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
       const bool is_mlp = step.part == transformer::LayerPart::mlp;
       (is_mlp ? mlp : attention) = of(step.kernels);
       layer.all += of(step.kernels);
-      if (is_mlp) layer.attention += of(step.kernels);
+      if (is_mlp) layer.after_attention += of(step.kernels);
     }
-    layer.attention += attention;
+    layer.attention = layer.after_attention + attention;
     layer.mlp = mlp;
   }
   least.after_draft.resize(pass.drafts.size());
@@ -32,27 +32,37 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
   least.after.resize(grid_.model().layers);
   for (std::uint32_t p = 0; p < grid_.pp(); ++p) {
     Time sum = grid_.stage(p).last ? least.head : Time();
+    const std::uint32_t last = grid_.first_layer(p) + grid_.stage(p).layers - 1;
+    const Time after_kv = sum + least.layers[grid_.model().kind(last)].after_attention;
     for (std::uint32_t l = grid_.stage(p).layers; l-- > 0;) {
       const std::uint32_t layer = grid_.first_layer(p) + l;
       least.after[layer] = sum;
       sum += least.layers[grid_.model().kind(layer)].all;
     }
-    least.stages.push_back(sum);
+    least.stages.push_back({sum, after_kv});
   }
   return least;
 }
 
 Time Pipeline::least_pass() const {
   Time sum;
-  for (const StageSends& stage : sends_) sum += stage.least();
+  for (const StageSends& stage : sends_) sum += stage.least().all;
   return sum;
+}
+
+Time Pipeline::least_until_kv() const { return since(sends_.front().least().all, sends_.front().least().after_kv); }
+
+Time Pipeline::next_kv() const {
+  Time next = Time::max();
+  for (const StageSends& stage : sends_) next = sooner(next, stage.next_kv());
+  return next;
 }
 
 Time Pipeline::least_time(const Fields& f) const {
   const LeastTimes& least = states_[f.pass - first_state_].least;
   if (f.what == kHead) return least.head;
   if (f.what == kDraft) return least.after_draft[f.layer];
-  if (f.what == kEmbedding) return least.stages[f.stage];
+  if (f.what == kEmbedding) return least.stages[f.stage].all;
   const LeastTimes::OfLayer& layer = least.layers[grid_.model().kind(f.layer)];
   return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
 }

@@ -25,11 +25,24 @@ Time StageSends::next() {
   const Time now = fabric_.now();
   if (under_way_ != 0) return now;
   Time from = Time::max();
+  for (const Rank& rank : ranks_)
+    from = sooner(from, rank.has_begun ? rank.not_before : now + next_of(rank.passes).all);
+  return from;
+}
+
+Time StageSends::next_kv() const {
+  const Time now = fabric_.now();
+  Time from = Time::max();
   for (const Rank& rank : ranks_) {
-    const std::uint64_t next = rank.passes - first_;
-    from = sooner(from, rank.has_begun ? rank.not_before : now + (next < kernels_.size() ? kernels_[next] : least_));
+    const Least& next = next_of(rank.passes);
+    from = sooner(from, later(now, since(rank.has_begun ? rank.not_before : now + next.all, next.after_kv)));
   }
   return from;
+}
+
+const StageSends::Least& StageSends::next_of(std::uint64_t passes) const {
+  const std::uint64_t next = passes - first_;
+  return next < kernels_.size() ? kernels_[next] : least_;
 }
 
 }  // namespace railyard::workload::inference

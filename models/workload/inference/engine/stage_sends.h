@@ -15,14 +15,20 @@ namespace railyard::workload::inference {
 
 class StageSends final : public transport::Horizon {
  public:
+  /// Time of the kernels of a pass on a rank, at least.
+  struct Least {
+    Time all;
+    Time after_kv;  ///< of those after the last attention of the stage
+  };
+
   /// @param name   of the stage
   /// @param ranks  of the stage
-  /// @param least  time of the kernels of any pass on a rank, at least
-  StageSends(std::string name, const transport::Fabric& fabric, std::uint32_t ranks, Time least)
+  /// @param least  of any pass
+  StageSends(std::string name, const transport::Fabric& fabric, std::uint32_t ranks, const Least& least)
       : Horizon(std::move(name)), fabric_(fabric), ranks_(ranks), least_(least) {}
 
-  /// A pass has been emitted, behind the others. @param kernels  their time on a rank, at least
-  void emitted(Time kernels) { kernels_.push_back(kernels); }
+  /// A pass has been emitted, behind the others.
+  void emitted(const Least& kernels) { kernels_.push_back(kernels); }
   /// Rank t begins kernels of its next pass. @param kernels  their time with those that follow, at least
   void begun(std::uint32_t t, Time kernels);
   /// The pass is over on rank t. @param sends  it sends now; arrived() follows
@@ -30,11 +36,15 @@ class StageSends final : public transport::Horizon {
   /// The last byte that a rank has sent is there.
   void arrived() { --under_way_; }
 
-  /// Time of the kernels of any pass on a rank, at least.
-  Time least() const { return least_; }
+  /// Of any pass.
+  const Least& least() const { return least_; }
+  /// A rank has the KV of a pass, which it does not have by now, not before.
+  Time next_kv() const;
 
  private:
   Time next() override;
+  /// Kernels of the next pass of a rank.
+  const Least& next_of(std::uint64_t passes) const;
   struct Rank {
     std::uint64_t passes = 0;  ///< that are over
     bool has_begun = false;    ///< kernels of the next one
@@ -43,9 +53,9 @@ class StageSends final : public transport::Horizon {
 
   const transport::Fabric& fabric_;
   std::vector<Rank> ranks_;
-  Time least_;
-  std::deque<Time> kernels_;  ///< of passes that are not over on all ranks
-  std::uint64_t first_ = 0;   ///< number of the first of these
+  Least least_;
+  std::deque<Least> kernels_;  ///< of passes that are not over on all ranks
+  std::uint64_t first_ = 0;    ///< number of the first of these
   std::uint64_t under_way_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace railyard::workload::inference {
 KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
   const auto found = ways_.find({from.id(), to.id()});
   if (found != ways_.end()) return found->second;
-  const auto next = [this, &from, &to] { return client_.next_transfer(from, to); };
+  const auto next = [this, &from, &to] { return next_sent(from, to); };
   return ways_
       .try_emplace({from.id(), to.id()},
                    Way{HandoffPlan(from.grid(), to.grid()),
@@ -158,7 +158,7 @@ void KvExchange::expect(const Transfer& transfer) {
   Prompt& prompt = prompts_[transfer.request];
   static_cast<Transfer&>(prompt) = transfer;
   prompt.sent = transfer.begin;
-  way(*prompt.from, *prompt.to).sends.opens();
+  if (is_per_layer()) way(*prompt.from, *prompt.to).sends.opens();
 }
 
 void KvExchange::forget() {
@@ -190,7 +190,7 @@ void KvExchange::on_attention_emitted(const Instance& instance, std::uint32_t pa
                                       std::uint32_t t, std::uint32_t layer, JobRef job) {
   const Grid& grid = instance.grid();
   const std::uint32_t first = grid.first_layer(stage), last = first + grid.stage(stage).layers;
-  const bool per_layer = grain_ == HandoffGrain::per_layer;
+  const bool per_layer = is_per_layer();
   // The stage's last attention kernels complete its KV. MLPs and the LM head do not change KV.
   if (!per_layer && layer + 1 != last) return;
   Fields fields{};
@@ -285,7 +285,7 @@ void KvExchange::on_job_done(const Job& job) {
   for (std::size_t i = 1; i < scatters; ++i) sends.begun();
   if (fields.what == kScatter || (fields.what == kCopy && scatters == 0)) sends.arrived();
   if (done.is_cancelled) {
-    if (pushes() && done.left == 0) sends.closes();
+    if (is_per_layer() && done.left == 0) sends.closes();
     return;
   }
   Prompt& prompt = prompts_.at(done.request);
@@ -337,9 +337,9 @@ void KvExchange::cancel(std::uint32_t request) {
   for (Part& part : parts_) {
     if (part.request != request || part.is_cancelled) continue;
     part.is_cancelled = true;
-    if (pushes() && part.left > 0) sends.opens();  // copies wait for kernels that run on
+    if (is_per_layer() && part.left > 0) sends.opens();  // copies wait for kernels that run on
   }
-  if (pushes()) sends.closes();
+  if (is_per_layer()) sends.closes();
   prompts_.erase(found);
 }
 
@@ -351,7 +351,7 @@ void KvExchange::check_arrived(std::uint32_t request) {
   moved.from = prompt.from->id();
   moved.to = prompt.to->id();
   for (const Time time : prompt.posted) moved.post = later(moved.post, time);
-  if (pushes()) way(*prompt.from, *prompt.to).sends.closes();
+  if (is_per_layer()) way(*prompt.from, *prompt.to).sends.closes();
   prompts_.erase(request);
   executor_.passed(this, request);
   if (moved.bytes > 0) client_.on_kv_moved(moved);

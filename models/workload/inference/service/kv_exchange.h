@@ -52,8 +52,10 @@ class KvExchangeClient {
   virtual void on_kv_moved(const KvMoved& moved) = 0;
   /// All KV of the request's prompt has arrived.
   virtual void on_kv_arrived(std::uint32_t request) = 0;
-  /// fetch() or expect() is not called before for these two.
+  /// Fetched or pushed per layer: fetch() or expect() is not called before for these two.
   virtual Time next_transfer(const Instance& from, const Instance& to) = 0;
+  /// Otherwise: no rank of `from` has the KV of a chunk, which it does not have by now, before.
+  virtual Time next_kv(const Instance& from) = 0;
 
  protected:
   ~KvExchangeClient() = default;
@@ -157,6 +159,9 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   };
 
   Way& way(const Instance& from, const Instance& to);
+  bool is_per_layer() const { return grain_ == HandoffGrain::per_layer; }
+  /// No copy from one to the other is asked for, or becomes complete, before.
+  Time next_sent(const Instance& from, const Instance& to);
   /// Time of a thread for these descriptors.
   Time posting(std::uint64_t descriptors) const {
     return Time::seconds(static_cast<double>(descriptors) * connector_.descriptor_us * 1e-6);

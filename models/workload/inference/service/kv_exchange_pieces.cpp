@@ -1,4 +1,4 @@
-// In which pieces a KvExchange moves KV: descriptors, and buffers.
+// In which pieces a KvExchange moves KV: descriptors, and buffers; and when pushed ones may be sent.
 #include <algorithm>
 
 #include "workload/inference/service/kv_exchange.h"
@@ -54,6 +54,19 @@ std::vector<HandoffPlan::Share> KvExchange::staged_of(const Fields& fields) {
   const Part& of = part(fields.part);
   return fields.per_layer ? staged(of, fields.rank, fields.layer, fields.layer + 1)
                           : staged(of, fields.rank, 0, of.from->grid().model().layers);
+}
+
+Time KvExchange::next_sent(const Instance& from, const Instance& to) {
+  if (grain_ == HandoffGrain::fetched || is_per_layer()) return client_.next_transfer(from, to);
+  const Time now = executor_.fabric().now();
+  // Copies, posts and kernels that have begun; others wait behind them.
+  const auto is_busy = [](const gpu::Stream& stream) { return !stream.empty() && stream.front()->begun(); };
+  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+    if (is_busy(from.grid().rank(r).stream(Grid::kKv))) return now;
+  if (!staging_streams_.empty())
+    for (const gpu::Stream* stream : staging_streams_[from.id()])
+      if (is_busy(*stream)) return now;
+  return client_.next_kv(from);
 }
 
 }  // namespace railyard::workload::inference

@@ -1,5 +1,6 @@
 // When KV is sent from one instance to another. A fetch sends when its descriptors are posted; before that, the instance with the
-// answer must take memory for the request, and the prompt must be complete. KV that is pushed is sent while its prompt is computed.
+// answer must take memory for the request, and the prompt must be complete. KV that is pushed is sent when a stage has computed the
+// last layer of a chunk; per layer, at any time while its prompt is computed.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,7 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.keeps_prompts = spec_.router.keeps_prompt.rule != PromptRule::none;
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
-    setting.kv_follows_promise = spec_.handoff != HandoffGrain::fetched;
+    setting.handoff = spec_.handoff;
     instances.push_back(std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks,
                                                    placed[id].host, executor_, client));
   }

@@ -229,6 +229,7 @@ class Service : private ApiServerClient,
   void on_kv_moved(const KvMoved& moved) override;
   void on_kv_arrived(std::uint32_t request) override;
   Time next_transfer(const Instance& from, const Instance& to) override;
+  Time next_kv(const Instance& from) override;
   void on_promised(Instance& instance, const Reservation& reservation) override;
   void on_composed(Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) override;
   void on_attention_emitted(Instance& instance, std::uint32_t pass, std::uint32_t stage, std::uint32_t t,

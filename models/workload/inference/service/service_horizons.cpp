@@ -34,4 +34,14 @@ Time Service::next_transfer(const Instance& from, const Instance& to) {
   return next;
 }
 
+Time Service::next_kv(const Instance& from) {
+  Instance& instance = *instances_[from.id()];
+  const Pipeline& pipeline = instance.engine().pipeline();
+  if (instance.engine().in_flight() > 0) return pipeline.next_kv();
+  const auto is_promised = [&](const auto& each) { return each.first.first == from.id() && each.second > 0; };
+  const bool has_next = !instance.scheduler().empty() || std::any_of(waiting_.begin(), waiting_.end(), is_promised);
+  const Time queued = has_next ? now() : next_queued();
+  return queued == Time::max() ? queued : queued + pipeline.least_until_kv();
+}
+
 }  // namespace railyard::workload::inference
