@@ -7,13 +7,13 @@ from lib import summaries
 from lib.request_times import percentile
 from reporting.charts import Chart, Shares
 from reporting.lines import Dot, Line, Lines
-from reporting.markup import Element, brief, element
+from reporting.markup import Element, brief, duration_text, element
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 from reporting.path_charts import charts as causes
 
 from . import batches, cost
 from .judgement import Load
-from .result import SHOWN_TIMES, Result, duration_text
+from .result import SHOWN_TIMES, Result
 
 RATE = "requests/s"
 DRAWN = (50, 90, 99)  # percentiles

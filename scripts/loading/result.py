@@ -7,8 +7,8 @@ import math
 import pathlib
 from dataclasses import asdict, dataclass, field
 
-from comparing.tables import duration
 from lib.request_times import percentile
+from reporting.markup import duration_text
 
 from . import cost
 from .judgement import Load, Verdict
@@ -138,9 +138,3 @@ def verdict_text(load: Load) -> str:
         return "grows" if load.grows else "steady" if load.verdict is Verdict.HOLDS else "open"
     words = "holds" if load.holds else "grows" if load.grows and not load.broken else "broken"
     return words + (" (open)" if load.verdict is Verdict.OPEN else "")
-
-
-def duration_text(seconds: float) -> str:
-    """To three digits, with a unit: 305 ms, 1.21 s."""
-    value, unit = duration(seconds).split(" ")
-    return f"{float(value):.3g} {unit}" if float(value) < 1000 else f"{float(value):.0f} {unit}"

@@ -2,7 +2,7 @@
 
 from .draw import BAR, GROUPS, HEIGHT, MOST_LABEL, WIDTH, along, axes, canvas, horizontal, legend, linked, words
 from .lines import Bars, Lines
-from .markup import Element, Quantity, Scale, element, shortened, shown, text_width
+from .markup import Element, Quantity, Scale, element, labelled, shortened, shown, text_width
 
 SHAPES = ("M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0Z", "M-4,-4H4V4H-4Z", "M0,-5L5,4H-5Z", "M0,-5.5L5.5,0L0,5.5L-5.5,0Z")
 MOST_KNOTS = 40  # of a line; of more, a mark is seen under the pointer only
@@ -102,7 +102,7 @@ def bars(chart: Bars) -> Element:
                     data_tip=f"{label}: {way} {shown(value, chart.value_name)}",
                 )
             )
-            numbers.append(words(shown(value, chart.value_name), end + 5, y + thick - 4))
+            numbers.append(words(labelled(value, chart.value_name), end + 5, y + thick - 4))
             y += thick
         y += 6
         drawing.append(row)

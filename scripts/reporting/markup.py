@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from comparing.tables import UNITS, duration, formatter
 
 Element = ElementTree.Element
+LONG = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "h"), (120, 60, "min"))  # from so many seconds on: in this unit
+METRIC_UNITS = (("gb_per_s", "GB/s"), ("tokens_per_s", "tokens/s"))  # by the end of a metric's name
 MOST_LINEAR = 30  # of largest over smallest value; beyond, a scale is logarithmic
 
 
@@ -48,8 +50,34 @@ def shown(value: object, name: str = "") -> str:
 
 
 def brief(value: float) -> str:
-    """A short form of a value, for a cell of a heat map."""
-    return f"{value:.0f}" if 1e3 <= abs(value) < 1e5 else f"{value:.3g}"
+    """Three digits at least, large values without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
+def duration_text(seconds: float) -> str:
+    """To three digits, with a unit: 305 ms, 1.21 s."""
+    value, unit = duration(seconds).split(" ")
+    return f"{brief(float(value))} {unit}"
+
+
+def long_text(seconds: float) -> str:
+    """To three digits, from days down to nanoseconds."""
+    return next((f"{brief(seconds / size)} {unit}" for least, size, unit in LONG if seconds >= least), duration_text(seconds))
+
+
+def long_unit(seconds: float) -> tuple[float, str]:
+    """The unit of this time on an axis, in seconds, and its name."""
+    return next(((size, unit) for least, size, unit in LONG if seconds >= least), (1.0, "s"))
+
+
+def labelled(value: float, name: str) -> str:
+    """Three digits and a unit that fits, where the name tells the quantity: 305 ms, 26.5 GB/s, 4.88 days."""
+    if formatter(name) is duration:
+        return duration_text(value)
+    if size := next((size for _, size, unit in LONG if unit == name), None):
+        return long_text(value * size)
+    unit = next((unit for ending, unit in METRIC_UNITS if name.endswith(ending)), name if name.isalpha() else "")
+    return f"{brief(value)} {unit}".strip()
 
 
 def bytes_text(value: float) -> str:

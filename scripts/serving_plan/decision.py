@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from lib.request_times import percentile
 from loading import cost
 from loading.objectives import Objective
-from loading.result import duration_text
 from planning.estimate import rank_correlation
-from reporting.markup import brief
+from reporting.markup import brief, duration_text
 
 from .estimate import Key, Rates
 from .fleet import Fleet, Kind, Traffic

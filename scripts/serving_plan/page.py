@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from lib import summaries
 from lib.request_times import percentile
 from loading.page import causes_of
-from loading.result import duration_text
 from reporting.lines import Bars, Dot, Line, Lines
-from reporting.markup import Element, brief, element
+from reporting.markup import Element, brief, duration_text, element
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 
 from .decision import Decision

@@ -5,13 +5,13 @@ import numpy as np
 from lib import summaries
 from reporting.charts import Chart
 from reporting.lines import Bars, Dot, Line, Lines
-from reporting.markup import Element, element
+from reporting.markup import Element, brief, element, long_text, long_unit
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 
 from . import best
 from .operation import KEYS
 from .process import PARTS
-from .result import SPARE, Result, bytes_text, count_text, digits, long_text, long_unit
+from .result import SPARE, Result, bytes_text, count_text
 
 PLACES = 25  # of the curve
 SPAN = 8.0  # of the curve: to this factor above and below
@@ -70,9 +70,9 @@ def _tiles(found: Result) -> Element:
     if found.cost is not None:
         shown.append(("cost", count_text(found.cost)))
     if found.energy_kwh is not None:
-        shown.append(("MWh", digits(found.energy_kwh / 1000)))
+        shown.append(("MWh", brief(found.energy_kwh / 1000)) if found.energy_kwh >= 1000 else ("kWh", brief(found.energy_kwh)))
     if found.composed.process.causes:
-        shown.append(("failures", digits(sum(found.failures.values()))))
+        shown.append(("failures", brief(sum(found.failures.values()))))
     if found.checkpoints:
         shown.append((f"checkpoints of {bytes_text(found.composed.cost.total_bytes)}", count_text(found.checkpoints)))
     return tiles(shown)

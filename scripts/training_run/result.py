@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from lib import summaries
-from loading.result import duration_text
+from reporting.markup import brief, long_text
 
 from .compose import HOUR_S, Composed, what_ifs
 from .operation import Operation
@@ -14,36 +14,17 @@ from .process import PARTS, Run
 from .step import Step
 
 DAY_S = 24 * HOUR_S
-LONG = ((2 * DAY_S, DAY_S, "days"), (2 * HOUR_S, HOUR_S, "h"), (120, 60, "min"))  # from so many seconds on: in this unit
 SPARE = ", with a spare for every server"
 TRAINING = ("steps", "stragglers", "contention")  # parts that are training: the rest of the time no step that counts runs
 
 
-def long_text(seconds: float) -> str:
-    """To three digits, from days down to nanoseconds."""
-    for least, size, unit in LONG:
-        if seconds >= least:
-            return f"{digits(seconds / size)} {unit}"
-    return duration_text(seconds)
-
-
-def long_unit(seconds: float) -> tuple[float, str]:
-    """The unit of this time on an axis, in seconds, and its name."""
-    return next(((size, unit) for least, size, unit in LONG if seconds >= least), (1.0, "s"))
-
-
-def digits(value: float) -> str:
-    """Three digits at least, no exponent."""
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
-
-
 def count_text(count: float) -> str:
     """15.6 trillion."""
-    return next((f"{digits(count / size)} {name}" for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")) if count >= size), digits(count))
+    return next((f"{brief(count / size)} {name}" for size, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")) if count >= size), brief(count))
 
 
 def bytes_text(count: float) -> str:
-    return f"{digits(count * 1e-12)} TB" if count >= 1e12 else f"{digits(count * 1e-9)} GB"
+    return f"{brief(count * 1e-12)} TB" if count >= 1e12 else f"{brief(count * 1e-9)} GB"
 
 
 @dataclass
@@ -150,10 +131,10 @@ class Result:
         process, each = self.composed.process, self.failures
         if not process.causes:
             return "no failures: failures.gpu_mtbf_h and the like are not given"
-        causes = ", ".join(f"{name} {digits(count)}" for name, count in each.items())
-        found = f"{digits(sum(each.values()))} failures ({causes}), on average {long_text(process.mtbf_s)} apart"
+        causes = ", ".join(f"{name} {brief(count)}" for name, count in each.items())
+        found = f"{brief(sum(each.values()))} failures ({causes}), on average {long_text(process.mtbf_s)} apart"
         waits = statistics.fmean(run.without_spare for run in self.runs)
-        return found + (f"; {digits(waits)} found no spare server" if process.spares is not None else "")
+        return found + (f"; {brief(waits)} found no spare server" if process.spares is not None else "")
 
     def answer(self) -> str:
         each = [run.total_s for run in self.runs]

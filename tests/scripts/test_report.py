@@ -15,7 +15,7 @@ from platform_runs import ROOT, rows, succeed, summary, tiny
 from reports import database, report, small_sweep
 from scripts_inside import call
 
-from reporting import charts, figures, kernel_charts, kinds, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
+from reporting import charts, figures, kernel_charts, kinds, markup, run_charts, source  # noqa: E402  (reports.py put scripts/ on the path)
 from lib.old_names import OLD_NAMES  # noqa: E402
 from sweeping.database import DATABASE  # noqa: E402
 
@@ -329,3 +329,10 @@ def test_bad_input_is_one_line(sweep, run, tmp_path):
         csv.writer(file).writerow(["name", "direction"])
     assert "copy/links.csv: no column bytes; expected the links of a run" in refused(copy)
     assert not (copy / "report.html").exists()
+
+
+@pytest.mark.parametrize("value, name, text", [
+    (0.30512, "ttft_s", "305 ms"), (4.8763, "days", "4.88 days"), (0.0766, "days", "110 min"), (0.002, "min", "120 ms"), (26.534, "unidirectional_gb_per_s", "26.5 GB/s"), (12345.6, "price per hour", "12346"),
+    (999.7, "GPUs", "1000 GPUs"), (0.9999, "latency_s", "1000 ms"), (1.2345, "time in series / time", "1.23"), (0.0, "latency_s", "0 s"), (140, "output_tokens_per_s", "140 tokens/s")])
+def test_labels_of_bars_have_three_digits_and_a_unit(value, name, text):
+    assert markup.labelled(value, name) == text
