@@ -2,7 +2,6 @@
 
 import csv
 import importlib.util
-import pathlib
 import subprocess
 import sys
 from unittest import mock

@@ -3,11 +3,9 @@
 import csv
 import json
 import math
-import pathlib
 import signal
 import stat
 import subprocess
-import sys
 import time
 import xml.etree.ElementTree
 
