@@ -135,9 +135,10 @@ struct BoardDatasheet {
   bool c2c = false;                 ///< GPUs connect to their socket over NVLink-C2C
   Cpu cpu = Cpu::xeon_sapphire_rapids;
   std::uint32_t nics = 2;
-  std::string gpu;          ///< default GPU datasheet
-  std::string nic;          ///< default NIC datasheet
-  std::string pcie_switch;  ///< default PCIe switch datasheet
+  std::string gpu;             ///< default GPU datasheet
+  std::string nic;             ///< default NIC datasheet
+  std::string pcie_switch;     ///< default PCIe switch datasheet
+  std::string network_source;  ///< of the default NICs
   /// Links of the board from each GPU to each NVSwitch; empty: no NVLink. A GPU with fewer links spreads them over all
   /// NVSwitches (GroupSpec).
   std::vector<std::uint32_t> nvlink_planes;

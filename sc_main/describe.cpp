@@ -22,6 +22,10 @@ const char* kind_of(const transport::Device& device) {
   return "network_switch";
 }
 
+std::string assumed_line(const std::string& key, const std::string& value, const std::string& source) {
+  return fmt::format("  assumed {}: {}{}\n", key, value, source.empty() ? "" : fmt::format(" ({})", source));
+}
+
 Value hops_of(const transport::Lane& lane) {
   Value hops = Value::empty_list();
   for (const transport::Hop& hop : lane.hops)
@@ -116,6 +120,19 @@ const char* name_of_memory(Simulation& simulation, transport::Window memory) {
   return "";
 }
 
+Value assumed(const Scenario& scenario) {
+  Value all = Value::empty_list();
+  for (const Assumption& each : scenario.assumed)
+    all.push_back({{"key", each.key}, {"value", each.value}, {"source", each.source}});
+  return all;
+}
+
+std::string assumed_text(const Scenario& scenario) {
+  std::string text;
+  for (const Assumption& each : scenario.assumed) text += assumed_line(each.key, each.value, each.source);
+  return text;
+}
+
 Value describe(Simulation& simulation) {
   const platforms::MachineSpec& spec = simulation.machine().spec();
   Value m;
@@ -129,6 +146,7 @@ Value describe(Simulation& simulation) {
                            {"source", g.gpu.source},
                            {"peak", peaks_of(g.gpu)}});
   if (spec.part) m["stands_for_servers"] = spec.part->servers;
+  if (!simulation.scenario().assumed.empty()) m["assumed"] = assumed(simulation.scenario());
   m["devices"] = Value::empty_list();
   for (const transport::Device* d : simulation.fabric().devices())
     m["devices"].push_back({{"name", d->name()}, {"kind", kind_of(*d)}, {"ports", d->ports()}});
@@ -156,6 +174,9 @@ std::string describe_text(const Value& m) {
                         g["servers"].integer() == 1 ? "" : "s", g["gpu"].text(), g["calibration"].text());
   if (m.contains("stands_for_servers"))
     text += fmt::format("  folded: these servers run for {}\n", m["stands_for_servers"].integer());
+  if (m.contains("assumed"))
+    for (const Value& each : m["assumed"].items())
+      text += assumed_line(each["key"].text(), each["value"].text(), each["source"].text());
   text += fmt::format("\n  {:<28} {:<14} {:>5}\n", "device", "kind", "ports");
   for (const Value& d : m["devices"].items())
     text += fmt::format("  {:<28} {:<14} {:>5}\n", d["name"].text(), d["kind"].text(), d["ports"].integer());

@@ -12,6 +12,11 @@ namespace railyard {
 Value describe(Simulation& simulation);
 std::string describe_text(const Value& machine);
 
+/// What the scenario leaves to defaults of its platform: a list of {key, value, source}.
+Value assumed(const Scenario& scenario);
+/// A line for each.
+std::string assumed_text(const Scenario& scenario);
+
 /// The device with this window.
 const char* name_of_memory(Simulation& simulation, transport::Window memory);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sc_main/build_info.h"
+#include "sc_main/describe.h"
 #include "sc_main/energy.h"
 #include "sc_main/output_file.h"
 #include "sc_main/phase_use.h"
@@ -169,6 +170,7 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
     s["simulation"]["exact"] = fold.exact;
     s["simulation"]["bound"] = fold.bound;
   }
+  if (!scenario.assumed.empty()) s["assumed"] = assumed(scenario);
   s["complete"] = workload.complete();
   Value& metrics = s["metrics"];
   add_metrics(metrics, common_metrics(), simulation);
@@ -252,7 +254,7 @@ std::string table(Simulation& simulation, const Value& s) {
       sim["peak_rss_bytes"].real() * 1e-6);
   text += passes_text(sim);
   if (simulation.fold().asked) text += fold_text(simulation);
-  return text;
+  return text + assumed_text(simulation.scenario());
 }
 
 }  // namespace railyard

@@ -48,6 +48,13 @@ struct MachineEvent {
   double ratio = 1;  ///< relative to the original rate or speed; fail: 0
 };
 
+/// A part of the machine that the scenario does not name.
+struct Assumption {
+  std::string key;     ///< by which a scenario names it: machine.nic
+  std::string value;   ///< "8 x connectx7_ndr in each server, 400 Gb/s each, network of qm9700"
+  std::string source;  ///< the public page of the default
+};
+
 /// Whether copies of a part of the machine are simulated once (sc_main/fold.h).
 enum class Folding : std::uint8_t { off, automatic, require };
 
@@ -61,6 +68,7 @@ struct Scenario {
   transformer::ModelShape model;   ///< only for kinds that run a model; otherwise without a name
   std::vector<std::string> notes;  ///< lines for stderr about inputs that have no effect
   platforms::MachineSpec machine;
+  std::vector<Assumption> assumed;
   std::vector<ModuleSpec> modules;  ///< of the user, in the machine
   FabricSpec fabric;
   Folding fold = Folding::off;

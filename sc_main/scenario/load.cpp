@@ -69,6 +69,7 @@ Scenario load_tree(const Source& source, const std::string& path, const std::str
   if (!value_at(source.root, "fabric.fidelity")) result.fabric.fidelity = kind.fidelity;
   result.machine = resolve_machine(written.machine, executable_platform, kind.groups, kind.gpus_alone, source);
   result.machine.seed = result.seed;
+  if (!kind.gpus_alone) result.assumed = assumed_parts(written.machine, result.machine);
   if (parameters != nullptr) *parameters = machine_parameters(written.machine, result.machine, source);
   result.modules = resolve_modules(written.machine.modules, source);
   ServedModel served;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "gpu/kernels/step_clock.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
@@ -15,6 +16,7 @@ using namespace platforms;
 namespace {
 
 constexpr std::uint32_t kSwitchLanes = 16;  // of every port towards a CPU or another switch
+constexpr int kBitsPerByte = 8;
 
 DatasheetName named(const std::string& written, const std::string& fallback, const std::string& key,
                     const Source& source) {
@@ -257,6 +259,15 @@ void resolve_board(const MachineSection& written, MachineSpec& machine, const So
   if (written.cpu) machine.board.cpu = *written.cpu;
 }
 
+/// The defaults of the vendor's server with the GPU of the first group.
+void use_server_parts(const DatasheetName& gpu, BoardDatasheet& board) {
+  const ServerParts parts = server_parts(gpu);
+  if (parts.source.empty()) return;
+  board.nic = parts.nic;
+  board.network_source = parts.source;
+  if (!parts.pcie_switch.empty()) board.pcie_switch = parts.pcie_switch;
+}
+
 void resolve_plx(const MachineSection& written, MachineSpec& machine, const Source& source) {
   const std::string key = "machine.plx";
   if (written.plx_switches) {
@@ -315,15 +326,18 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
                             const std::vector<std::string>& roles, bool gpus_alone, const Source& source) {
   MachineSpec machine = load_board(platform, written.machine);
   resolve_board(written, machine, source);
+  DatasheetName first_gpu;
   for (const GroupSection& group : groups_for(written.groups, roles, source)) {
     const std::string key = "machine.groups." + group.name + ".gpu";
     const DatasheetName gpu = named(group.datasheet, machine.board.gpu, key, source);
+    if (machine.groups.empty()) first_gpu = gpu;
     machine.groups.push_back(group);
     GroupSpec& made = machine.groups.back();
     made.gpu = load_gpu(gpu);
     if (!gpus_alone && !written.allow_any_gpu) check_form(gpu, platform);
     if (made.gpu.nvlink.generation != 0) made.nvlink_protocol = load_nvlink_protocol(made.gpu.nvlink.generation, gpu);
   }
+  use_server_parts(first_gpu, machine.board);
   resolve_plx(written, machine, source);
   resolve_nics(written, machine, source);
   resolve_network(written, machine, source);
@@ -344,6 +358,14 @@ MachineSpec resolve_machine(const MachineSection& written, const std::string& pl
     if (group.gpu.nvlink.links > 0) group.gpu.nvlink.gb_per_s = group.nvlink.gb_per_s;
   resolve_nvlink(written.nvlink_bridge, machine, source);
   return machine;
+}
+
+std::vector<Assumption> assumed_parts(const MachineSection& written, const MachineSpec& machine) {
+  if (servers_of(machine) == 1 || !written.nic.empty()) return {};
+  std::ostringstream value;
+  value << machine.nics_per_server << " x " << machine.nic.name << " in each server, "
+        << std::lround(kBitsPerByte * machine.nic.gb_per_s) << " Gb/s each, network of " << machine.ib_switch.name;
+  return {{"machine.nic", value.str(), machine.board.network_source}};
 }
 
 std::vector<ModuleSpec> resolve_modules(const std::vector<ModuleItem>& written, const Source& source) {

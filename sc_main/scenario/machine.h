@@ -14,6 +14,9 @@ namespace railyard::scenario {
 platforms::MachineSpec resolve_machine(const MachineSection& written, const std::string& platform,
                                        const std::vector<std::string>& roles, bool gpus_alone, const Source& source);
 
+/// The network between several servers, if the scenario does not name its NICs.
+std::vector<Assumption> assumed_parts(const MachineSection& written, const platforms::MachineSpec& machine);
+
 /// Modules of the user; their libraries and places are looked up when the machine is built (sc_main/user_modules.h).
 /// @throws InputError for a name that is none
 std::vector<ModuleSpec> resolve_modules(const std::vector<ModuleItem>& written, const Source& source);

@@ -142,15 +142,15 @@ def served_by(row: Row) -> Served:
     gpu, of_server = systems.gpu_of(row), systems.gpus_per_server(served.platform)
     needed = sum(count * size for count, size in zip(counts, tp))
     servers = max(math.ceil(needed / of_server), 2 if re.search(TWO_SERVERS, row.text("system", *WORDS)) else 1)
-    row, assumed = systems.with_network(row, gpu) if servers > 1 else (row, "")
+    machine = systems.machine(row, served.platform, gpu, servers, may_assume=True)
     instances = [{"name": role, "role": role, "tp": size} | ({"count": count} if count > 1 else {})
                  for role, size, count in zip(("prefill", "decode"), tp, counts)]
     if counts == (1, 1):
         for instance, first in zip(instances, (0, of_server if servers > 1 else tp[0])):
             instance["gpus"] = list(range(first, first + instance["tp"]))
-    scenario = served.scenario | {"machine": systems.machine(row, served.platform, gpu, servers),
+    scenario = served.scenario | {"machine": machine,
                                   "workload": served.scenario["workload"] | {"instances": instances}}
-    return replace(served, scenario=scenario, assumed=assumed)
+    return replace(served, scenario=scenario, assumed=systems.assumption(served.platform, machine))
 
 
 def behind(router: dict, served: Served, row: Row, instances: int) -> Served:
@@ -161,11 +161,11 @@ def behind(router: dict, served: Served, row: Row, instances: int) -> Served:
     if count == 1:
         raise Unmapped("a router over one instance")
     gpu, servers = systems.gpu_of(row), math.ceil(count * served.gpus / systems.gpus_per_server(served.platform))
-    row, assumed = systems.with_network(row, gpu) if servers > 1 else (row, "")
+    machine = systems.machine(row, served.platform, gpu, servers, may_assume=True)
     instance = served.scenario["workload"]["instances"][0] | {"count": count}
-    scenario = served.scenario | {"machine": systems.machine(row, served.platform, gpu, servers),
+    scenario = served.scenario | {"machine": machine,
                                   "workload": served.scenario["workload"] | {"instances": [instance], "router": router}}
-    return replace(served, scenario=scenario, assumed=assumed)
+    return replace(served, scenario=scenario, assumed=systems.assumption(served.platform, machine))
 
 
 def _with_tp(row: Row) -> Row:

@@ -88,13 +88,11 @@ def serve(row: Row, engine_name: str, version: str, parallel: dict | None = None
     if printed:
         kv_dtype = printed[1].lower()
     servers = -(-tp * pp * parallel.get("dp", 1) // systems.gpus_per_server(platform))
-    assumed = ""
-    if servers > 1:
-        row, assumed = systems.with_network(row, gpu)
+    machine = systems.machine(row, platform, gpu, servers, may_assume=True)
     scenario = {
         "model": model | {"kv_dtype": kv_dtype},
-        "machine": systems.machine(row, platform, gpu, servers),
+        "machine": machine,
         "workload": {"kind": "serving", "instances": [{"name": "server", "tp": tp, "pp": pp} | parallel],
                      "engine": sheet_of(engine, version)},
     }
-    return Served(platform, scenario, tp, engine, pp, assumed, parallel.get("dp", 1))
+    return Served(platform, scenario, tp, engine, pp, systems.assumption(platform, machine), parallel.get("dp", 1))

@@ -66,7 +66,6 @@ PROTOCOLS = (  # the first match counts
     (r"(?i)RoCE|ethernet|spectrum", "roce"),
     (r"\bIB\b|(?i:infiniband|connectx)|[FEHNX]DR\d*\b|\bCX-?\d", "infiniband"),
 )
-USUAL_NETWORKS = {4: "8x HDR200", 5: "8x NDR", 6: "8x XDR"}  # of boards with NVSwitches, by the generation of their PCIe
 H20_3E = {"capacity_gb": 141, "gb_per_s": 4800}  # NVIDIA's H20 with the HBM3e of the H200
 USUAL_RATE = {3: 100, 4: 200, 5: 400}  # Gb/s of an InfiniBand NIC of the same PCIe generation, for rows without a NIC
 
@@ -209,8 +208,9 @@ def servers_of(platform: str, ranks: int, nodes: int | None) -> int:
     return nodes or fewest
 
 
-def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
-    """The scenario's `machine`; @throws Unmapped if the network between servers is unknown"""
+def machine(row: Row, platform: str, gpu: Gpu | None, servers: int, may_assume: bool = False) -> dict:
+    """The scenario's `machine`. @throws Unmapped if the row does not name the network between servers, unless rules may assume
+    that of the platform: then the scenario does not name it either (assumption())"""
     group = {"servers": servers} | ({"gpu": gpu.name} if gpu else {})
     result: dict = {"groups": {"node": group}}
     if gpu and platform == CARDS:
@@ -231,10 +231,15 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int) -> dict:
     if changes:
         result["overrides"] = {"gpu": changes}
     if servers > 1:
-        network = network_of(row, gpu.pcie if gpu else None)
+        try:
+            network = network_of(row, gpu.pcie if gpu else None)
+            result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
+        except Unmapped:
+            if not may_assume or gpu is None:
+                raise
+            network = usual_network(platform, gpu.name)
         if re.search(SHARP_WORDS, row.text("system", "fabric", "link", "library", "algo"), re.IGNORECASE):
             result["network"] = {"sharp": True}
-        result["nic"] = {"datasheet": network.nic} | ({"per_server": network.per_server} if network.per_server else {})
         if servers * (network.per_server or gpus_per_server(platform)) > most_nics_of_two_tiers(network.nic):
             result.setdefault("network", {})["tiers"] = 3
     return result
@@ -285,21 +290,20 @@ def network_of(row: Row, pcie_generation: int | None = None) -> Network:
     return Network(nic, count, generation)
 
 
-def assumed_network(gpu: Gpu) -> str | None:
-    """The usual network of servers with such GPUs, for rows that do not name theirs: a NIC for each GPU, of its generation."""
-    return USUAL_NETWORKS.get(gpu.pcie) if gpu.nvlink and not gpu.card else None
+def usual_network(platform: str, gpu: str) -> Network:
+    """That of a scenario which names none: of the board, or of the vendor's server with this GPU."""
+    board = datasheet("boards", platform)["board"]
+    nic = datasheet("gpus", gpu).get("server", {}).get("nic", board["nic"])
+    return Network(nic, board["nics"], datasheet("nics", nic)["pcie_generation"])
 
 
-def with_network(row: Row, gpu: Gpu) -> tuple[Row, str]:
-    """The row with a network between its servers, and what was assumed for it. @throws Unmapped if there is no usual one either"""
-    try:
-        network_of(row, gpu.pcie)
-        return row, ""
-    except Unmapped:
-        network = assumed_network(gpu)
-        if network is None:
-            raise
-    return Row(row.file, row.line, row.columns | {"fabric": network}, row.value), f"network {network}"
+def assumption(platform: str, machine: dict) -> str:
+    """What a scenario leaves to the platform's default; "": nothing"""
+    group = machine["groups"]["node"]
+    if group["servers"] == 1 or "nic" in machine:
+        return ""
+    network = usual_network(platform, group["gpu"])
+    return f"network {network.per_server}x {network.nic}"
 
 
 def _rate(text: str) -> int | None:

@@ -93,19 +93,8 @@ def network_named(row: Row) -> Row:
         return row
     else:
         fabric = next((network for pattern, network in NETWORKS if re.search(pattern, text)), None)
-        fabric = fabric or row["fabric"] or assumed_network(row) or ""
+        fabric = fabric or row["fabric"]
     return Row(row.file, row.line, row.columns | {"fabric": fabric}, row.value)
-
-
-def assumed_network(row: Row) -> str | None:
-    """The network that the rules take for one that nothing names. @throws Unmapped for an unknown GPU"""
-    if TOGETHER.search(row["extra"]) or any(re.search(pattern, row.text("system", "source")) for pattern, _ in NETWORKS):
-        return None
-    try:
-        systems.network_of(row)
-    except Unmapped:
-        return systems.assumed_network(systems.gpu_of(row))
-    return None
 
 
 def machine_of(row: Row, gpus: int) -> tuple[str, dict]:
@@ -114,7 +103,7 @@ def machine_of(row: Row, gpus: int) -> tuple[str, dict]:
     gpu = systems.gpu_of(row)
     platform = systems.platform_of(row, gpu)
     servers = -(-gpus // systems.gpus_per_server(platform))
-    machine = systems.machine(row, platform, gpu, servers)
+    machine = systems.machine(row, platform, gpu, servers, may_assume=True)
     hbm = machine.get("overrides", {}).get("gpu", {}).get("hbm")
     if hbm:  # a module with other memory than the datasheet's
         hbm["visible_gb"] = hbm["capacity_gb"]
@@ -179,7 +168,6 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
     if step.gemm not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {step.gemm}")
     machine_gpus = machine["groups"]["node"]["servers"] * systems.gpus_per_server(platform)
-    assumed = assumed_network(step.row) if machine["groups"]["node"]["servers"] > 1 else None
     if step.dp % step.ep:
         raise Unmapped(f"EP {step.ep} over more ranks than the {step.dp} replicas: experts that are not divided by TP are not modelled")
 
@@ -189,7 +177,7 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
         words = f"micro-batch {chosen.micro_batch}" + (f", {chosen.virtual} virtual stages" if chosen.pp > 1 else "")
         return Experiment(step.operation, platform, text, None, lambda result: value(result.summary["metrics"]), unit, cost,
                           lambda result: words if step.tuned else "", size_class=step.size_class, files=files, seconds=seconds,
-                          assumed=f"network {assumed}" if assumed else "")
+                          assumed=systems.assumption(platform, machine))
 
     first, *others = map(one, candidates(step))
     return replace(first, variants=tuple(others))

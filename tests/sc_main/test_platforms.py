@@ -231,6 +231,24 @@ def test_the_largest_network_of_two_tiers_can_be_cabled():
     succeed("dgx_h100", *largest_network({}), "--check")
 
 
+@pytest.mark.parametrize("platform, gpu, nics", [
+    ("dgx_a100", None, "8 x connectx6_hdr in each server, 200 Gb/s"), ("dgx_h100", None, "8 x connectx7_ndr in each server, 400 Gb/s"),
+    ("dgx_b200", "B300-SXM-270GB", "8 x connectx8_xdr in each server, 800 Gb/s"), ("gb200_nvl72", None, "72 x connectx7_ndr in each server, 400 Gb/s"),
+    ("gb200_nvl72", "GB300-278GB", "72 x connectx8_xdr in each server, 800 Gb/s")])
+def test_a_network_that_is_not_named_is_shown_as_assumed(platform, gpu, nics, tmp_path):
+    path = tmp_path / "scenario.yaml"
+    group = {"servers": 2} | ({"gpu": gpu} if gpu else {})
+    path.write_text(json.dumps({"schema_version": 1, "platform": platform, "machine": {"groups": {"node": group}},
+                                "workload": {"kind": "collective", "op": "all_reduce", "ranks": 2, "sizes_bytes": [4096]}}))
+    text = succeed(platform, path, "--out", tmp_path / "out").stdout
+    assumed = summary(tmp_path / "out")["assumed"]
+    assert [each["key"] for each in assumed] == ["machine.nic"] and assumed[0]["value"].startswith(nics) and assumed[0]["source"]
+    assert f"  assumed machine.nic: {nics}" in text and "assumed machine.nic" in succeed(platform, path, "--describe").stdout
+    for named in ("machine.nic.datasheet=connectx6_hdr", "machine.groups.node.servers=1"):
+        succeed(platform, path, "--out", tmp_path / "named", "--quiet", "--set", named)
+        assert "assumed" not in summary(tmp_path / "named")
+
+
 def largest_network(sets):
     keys = {"machine.groups.prefill.servers": 128, "machine.groups.decode.servers": 128} | sets
     return ROOT / "scenarios" / "dgx_h100_rail_optimized.yaml", *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))

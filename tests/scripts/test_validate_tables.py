@@ -131,7 +131,7 @@ def test_instances_that_prefill_and_decode_apart_are_two():
     assert [(one["role"], one["gpus"]) for one in together["workload"]["instances"]] == [("prefill", [0, 1, 2, 3]), ("decode", [4, 5])]
     assert together["machine"]["groups"]["node"]["servers"] == 1
     outcome = mapped(apart | {"tp": "8+8", "n_gpus": "16"}).experiment
-    assert outcome.scenario["workload"]["instances"][1]["gpus"] == list(range(8, 16)) and outcome.assumed == "network 8x NDR"
+    assert outcome.scenario["workload"]["instances"][1]["gpus"] == list(range(8, 16)) and outcome.assumed == "network 8x connectx7_ndr"
     assert mapped(apart | {"system": "2x 8 H100, 8x 400G RoCE"}).experiment.scenario["machine"]["nic"]["datasheet"] == "connectx7_roce"
     outcome = mapped(apart | {"framework": "vLLM, 3P1D", "tp": "2", "n_gpus": "8"})
     assert "3prefill-1decode-tp2-pp1" in serving.point_name(outcome.row, outcome.experiment)
@@ -155,7 +155,7 @@ def test_instances_behind_a_router_run_together(words, router):
     outcome = mapped(PAGE | {"extra": f"24 q/s; routing: {words}", "tp": "2", "n_gpus": "16", "metric": "output throughput", "unit": "tok/s"}).experiment
     assert outcome.scenario["workload"]["router"] == router and outcome.scenario["workload"]["requests"]["rate_per_s"] == 24
     assert outcome.scenario["workload"]["instances"] == [{"name": "server", "tp": 2, "pp": 1, "count": 8}]
-    assert outcome.scenario["machine"]["groups"]["node"]["servers"] == 2 and outcome.assumed == "network 8x NDR"
+    assert outcome.scenario["machine"]["groups"]["node"]["servers"] == 2 and outcome.assumed == "network 8x connectx7_ndr"
 
 
 def test_limits_of_the_scheduler_follow_from_words():
@@ -196,8 +196,7 @@ def test_a_stage_is_cut_only_where_caches_stay_as_warm():
 
 def test_software_and_network_of_a_step_follow_from_its_words():
     outcome = mapped(STEP, "training")
-    assert outcome.experiment.assumed == "network 8x NDR"
-    assert outcome.experiment.scenario["machine"]["nic"] == {"datasheet": "connectx7_ndr", "per_server": 8}
+    assert outcome.experiment.assumed == "network 8x connectx7_ndr" and "nic" not in outcome.experiment.scenario["machine"]
     step = outcome.experiment.scenario["workload"]
     assert (step["software"], step["zero_stage"], step["recompute"], step["global_batch"]) == ("torchtitan", 3, "full", 16)
     named = mapped(STEP | {"system": "8x H100, 8x 200G RoCE"}, "training")
@@ -206,7 +205,8 @@ def test_software_and_network_of_a_step_follow_from_its_words():
     assert cloud.assumed == "" and cloud.scenario["machine"]["nic"]["datasheet"] == "connectx7_roce"
     assert mapped(STEP | {"extra": "DeepSpeed ZeRO-2"}, "training").experiment.scenario["workload"]["zero_stage"] == 2
     assert mapped(STEP | {"extra": "our own trainer"}, "training").skipped.startswith("no rule for the software of ")
-    assert training_steps.assumed_network(row(STEP | {"system": "4x RTX 4090"})) is None
+    for system, network in (("72-GPU racks of GB200 NVL72", "72x connectx7_ndr"), ("8x B300", "8x connectx8_xdr"), ("8x RTX 4090", "2x connectx7_ndr")):
+        assert mapped(STEP | {"system": system, "n_gpus": "128", "gbs": "128"}, "training").experiment.assumed == "network " + network
 
 
 def test_one_odd_row_is_skipped_alone(tmp_path, monkeypatch):

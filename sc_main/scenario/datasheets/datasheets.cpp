@@ -13,6 +13,7 @@
 #include "sc_main/scenario/datasheets/sheet_file.h"
 #include "sc_main/scenario/datasheets/software_record.h"
 #include "sc_main/scenario/table/lists.h"
+#include "sc_main/scenario/table/render.h"
 #include "sc_main/scenario/table/tree.h"
 #include "sc_main/scenario/table/words.h"
 
@@ -105,6 +106,13 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
         field.choices = words_of(kGpuForms);
         read_choice(field, node, path);
       });
+  record.custom(
+      "server", "parts of the vendor's server with this GPU, where they are not those of its board", "mapping",
+      [] { return schema_of_fields(server_parts_record().fields(), false); },
+      [](GpuDatasheet&, const Node& node, const std::string& path) {
+        ServerParts parts;
+        server_parts_record().read(parts, node, path);
+      });
   sheet.source = read_sheet(whole, record, sheet);
   read_sheet(open_kernels(which, whole, sheet), kernel_record(), sheet.kernels);
   sheet.name = std::filesystem::path(which.name).stem().string();
@@ -112,8 +120,17 @@ GpuDatasheet load_gpu(const DatasheetName& which) {
 }
 
 std::string gpu_form(const DatasheetName& which) {
-  const Entry* const form = open_gpu(which, gpu_record().fields()).root->find("form");
+  const Sheet sheet = open_gpu(which, gpu_record().fields());
+  const Entry* const form = sheet.root->find("form");
   return form ? form->value->text : "";
+}
+
+ServerParts server_parts(const DatasheetName& gpu) {
+  const Sheet sheet = open_gpu(gpu, gpu_record().fields());
+  const Entry* const server = sheet.root->find("server");
+  ServerParts parts;
+  if (server) server_parts_record().read(parts, *server->value, "server");
+  return parts;
 }
 
 std::vector<std::string> board_forms(const std::string& platform) {

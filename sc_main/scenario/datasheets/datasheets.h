@@ -13,6 +13,7 @@
 #include "base/input_error.h"
 #include "platforms/machine_spec.h"
 #include "sc_main/scenario/datasheets/engine_record.h"
+#include "sc_main/scenario/datasheets/machine_records.h"
 #include "sc_main/scenario/table/record.h"
 #include "workload/host.h"
 #include "workload/training/plan/software.h"
@@ -32,6 +33,8 @@ inline constexpr const char* kDefaultEngine = "vllm-0.19";
 gpu::GpuDatasheet load_gpu(const DatasheetName& which);
 /// The form factor of a GPU ("sxm5"); "": its datasheet does not say, so it fits every board.
 std::string gpu_form(const DatasheetName& which);
+/// Of a GPU's datasheet; without a source: parts as on the board.
+ServerParts server_parts(const DatasheetName& gpu);
 /// The form factors that a board holds.
 std::vector<std::string> board_forms(const std::string& platform);
 platforms::NicDatasheet load_nic(const DatasheetName& which);

@@ -281,6 +281,7 @@ Record<BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32
   r.add("gpu", &BoardDatasheet::gpu, "default GPU datasheet").required();
   r.add("nic", &BoardDatasheet::nic, "default NIC datasheet").required();
   r.add("pcie_switch", &BoardDatasheet::pcie_switch, "default PCIe switch datasheet");
+  r.add("network_source", &BoardDatasheet::network_source, "public source of the default number and type of NICs");
   return r;
 }
 
@@ -292,6 +293,14 @@ Record<BoardDatasheet> board_record() {
   r.add("nvlink_planes", &BoardDatasheet::nvlink_planes, "links from each GPU to each NVSwitch").range(1, 64);
   r.add("nvlink_mesh", &BoardDatasheet::nvlink_mesh,
         "NVLinks lead from each GPU to each other one of its server, of at most four, without NVSwitches");
+  return r;
+}
+
+Record<ServerParts> server_parts_record() {
+  Record<ServerParts> r;
+  r.add("nic", &ServerParts::nic, "NIC datasheet").required();
+  r.add("pcie_switch", &ServerParts::pcie_switch, "PCIe switch datasheet");
+  r.add("source", &ServerParts::source, "public source").required();
   return r;
 }
 

@@ -9,6 +9,12 @@ namespace railyard::scenario {
 
 constexpr double kMostNics = 256;  // per server
 
+/// Parts of the vendor's server with a GPU, where they are not those of its board.
+struct ServerParts {
+  std::string nic, pcie_switch;  ///< datasheets; pcie_switch "": as on the board
+  std::string source;
+};
+
 Record<platforms::LinkDatasheet> link_record();
 Record<platforms::LinkDatasheet> pcie_link_record();
 Record<platforms::PcieCredits> pcie_credits_record();
@@ -25,6 +31,7 @@ Record<platforms::IbSwitchDatasheet> ib_switch_record();
 /// The parts in which boards for PCIe cards differ.
 Record<platforms::BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32_t most_switches);
 Record<platforms::BoardDatasheet> board_record();
+Record<ServerParts> server_parts_record();
 /// The physical roles of a machine: set by a board file, changeable by machine.overrides.
 void add_link_roles(Record<platforms::MachineSpec>& r);
 
