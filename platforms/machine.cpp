@@ -125,6 +125,10 @@ gpu::Egress Machine::egress(transport::Window source, transport::Window destinat
   const GpuPlace& from = places_[GpuId(source)];
   const GpuId beside = served_with(destination);
   const GpuPlace& to = places_[beside];
+  if (is_beyond(destination) && spec_.part->in_one_server) {
+    egress.via = gpu::Egress::Via::nvlink;
+    return egress;
+  }
   if (is_beyond(destination)) {
     egress.via = gpu::Egress::Via::nic;
     egress.nic = nics_[nic_of(GpuId(source), queue_pair)];

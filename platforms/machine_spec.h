@@ -177,11 +177,13 @@ inline std::uint32_t plane_to(const GroupSpec& group, std::uint32_t slot, std::u
 enum class Tier : std::uint8_t { leaf, spine, core };
 
 /// The part of a machine that is built, for one that is folded: other copies of its servers do what these do. Messages to the
-/// memory of a copy that is not built leave by their NIC and come back by the NIC of the part's own memory.
+/// memory of a copy that is not built leave by their NIC and come back by the NIC of the part's own memory; or by NVLink, where
+/// all copies are in one server, joined by NVSwitches.
 struct BuiltPart {
   std::uint32_t servers = 0;           ///< of the whole machine
   std::vector<std::uint32_t> numbers;  ///< in the whole machine, of each server that is built, ascending
   Tier turns_at = Tier::leaf;          ///< the tier at which the way to the next copy turns around
+  bool in_one_server = false;          ///< all copies are GPUs of this server; it is built with all its GPUs
 };
 
 struct MachineSpec {

@@ -128,6 +128,7 @@ Server::Server(sc_core::sc_module_name name, const MachineSpec& spec, std::uint3
   for (const auto& gpu : gpus) {
     for (auto& s : plx) s->decoder().map_beside(gpu->window_beyond(), gpu->window());
     for (auto& root : roots) root->decoder().map_beside(gpu->window_beyond(), gpu->window());
+    for (auto& s : nvswitches) s->decoder().map_beside(gpu->window_beyond(), gpu->window());
   }
 }
 

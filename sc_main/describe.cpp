@@ -145,7 +145,8 @@ Value describe(Simulation& simulation) {
                            {"calibration", g.gpu.calibration},
                            {"source", g.gpu.source},
                            {"peak", peaks_of(g.gpu)}});
-  if (spec.part) m["stands_for_servers"] = spec.part->servers;
+  if (spec.part && !spec.part->in_one_server) m["stands_for_servers"] = spec.part->servers;
+  if (spec.part && spec.part->in_one_server) m["stands_for_gpus"] = simulation.fold().represented_gpus;
   if (!simulation.scenario().assumed.empty()) m["assumed"] = assumed(simulation.scenario());
   m["devices"] = Value::empty_list();
   for (const transport::Device* d : simulation.fabric().devices())
@@ -174,6 +175,8 @@ std::string describe_text(const Value& m) {
                         g["servers"].integer() == 1 ? "" : "s", g["gpu"].text(), g["calibration"].text());
   if (m.contains("stands_for_servers"))
     text += fmt::format("  folded: these servers run for {}\n", m["stands_for_servers"].integer());
+  if (m.contains("stands_for_gpus"))
+    text += fmt::format("  folded: GPUs of one replica run for {}\n", m["stands_for_gpus"].integer());
   if (m.contains("assumed"))
     for (const Value& each : m["assumed"].items())
       text += assumed_line(each["key"].text(), each["value"].text(), each["source"].text());

@@ -133,7 +133,9 @@ Fold fold_copies(Scenario& scenario) {
   if (!scenario.modules.empty()) fold.why_not = "machine.modules: a module is at one server";
   const std::optional<Candidate> found = fold.why_not.empty() ? find_candidate(scenario, fold.why_not) : std::nullopt;
   std::set<std::uint32_t> touched;
-  if (found && all_slow_alike(scenario, *found)) {
+  if (found && found->in_one_server) {
+    if (!scenario.events.empty()) fold.why_not = "events change a server that all replicas share";
+  } else if (found && all_slow_alike(scenario, *found)) {
     const auto of_others = [&](const MachineEvent& e) { return !found->first_of(0, *server_of(e, machine)); };
     auto& events = scenario.events;
     events.erase(std::remove_if(events.begin(), events.end(), of_others), events.end());
@@ -151,6 +153,7 @@ Fold fold_copies(Scenario& scenario) {
   platforms::BuiltPart part;
   part.servers = platforms::servers_of(machine);
   part.turns_at = tier_between(machine, *found);
+  part.in_one_server = found->in_one_server;
   std::set<std::uint32_t> servers;
   for (const Candidate::Copy* copy : folded.running)
     for (const auto& [first, server] : copy->servers) servers.insert(server);
@@ -163,7 +166,11 @@ Fold fold_copies(Scenario& scenario) {
   machine.part = std::move(part);
   fold.copies = static_cast<std::uint32_t>(folded.copies.size());
   tell_servers(fold, *found, folded);
-  fold.represented_gpus = static_cast<std::uint32_t>(found->copies.front().servers.size()) * gpus * fold.copies;
+  const auto of_servers = [&](std::size_t servers) { return static_cast<std::uint32_t>(servers) * gpus; };
+  const auto of_part = static_cast<std::uint32_t>(found->copies.front().gpus.size());
+  fold.simulated_gpus = found->in_one_server ? of_part : of_servers(machine.part->numbers.size());
+  fold.represented_gpus =
+      fold.copies * (found->in_one_server ? of_part : of_servers(found->copies.front().servers.size()));
   for (const MachineEvent& event : scenario.events)
     if (port_of(event) == "network") fold.slowest_nic_ratio = std::min(fold.slowest_nic_ratio, event.ratio);
   return fold;

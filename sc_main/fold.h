@@ -4,6 +4,9 @@
 // replica leaves by its NIC and returns by its NIC: it stands for the message of the replica before
 // (collective/collective.h, platforms::BuiltPart).
 //
+// Replicas in the only server are folded if NVSwitches join all its GPUs alike (a rack). The server is built whole; one
+// replica runs, and its messages to the next one leave and return by its NVLinks. Links of the other GPUs stay idle.
+//
 // Replicas with a GPU or link that an event slows run beside the part, on their own servers, unless events slow the same
 // GPUs of all replicas. Members of a collective begin together (Executor), so all replicas wait for the slowest.
 //
@@ -26,7 +29,8 @@ namespace railyard {
 struct Fold {
   bool asked = false;
   std::uint32_t copies = 1;            ///< 1: all of the machine is simulated
-  std::uint32_t represented_gpus = 0;  ///< of all copies' servers
+  std::uint32_t simulated_gpus = 0;    ///< of the servers that are built; in one server, of the part
+  std::uint32_t represented_gpus = 0;  ///< of all copies' servers; in one server, of all copies
   double slowest_nic_ratio = 1;        ///< of the rates of NICs, that events give some copies
   std::string why_not;                 ///< if all is simulated; "": folded
   bool exact = true;                   ///< results are those of the whole machine

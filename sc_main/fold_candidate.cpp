@@ -66,27 +66,50 @@ std::string why_not(const TrainingSpec& spec) {
   return "";
 }
 
-std::optional<Candidate> candidate(const TrainingSpec& spec, std::uint32_t gpus_per_server, std::string& why) {
+/// Replicas in groups of equal size.
+Candidate divided(const TrainingSpec& spec, std::uint32_t copies) {
+  const std::uint32_t ranks = spec.ranks();
+  Candidate found;
+  found.copies.resize(copies);
+  for (Candidate::Copy& copy : found.copies) {
+    copy.gpus.resize(ranks / copies);
+    copy.numbers.resize(ranks / copies);
+  }
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    std::uint32_t copy = 0;
+    const std::uint32_t number = number_in(spec, rank, copies, copy);
+    found.copies[copy].gpus[number] = spec.placement[rank];
+    found.copies[copy].numbers[number] = rank;
+  }
+  return found;
+}
+
+/// Why replicas in the only server cannot be folded; "": they can. NVSwitches join all GPUs alike, so a message to the next
+/// replica, which leaves by a GPU's NVLinks and comes back by them, meets what the message of the replica before would meet.
+std::string why_not_in_one_server(const TrainingSpec& spec, const platforms::MachineSpec& machine) {
+  const platforms::GroupSpec& group = machine.groups.front();
+  if (group.nvlink_planes.empty() || group.nvlink_mesh != 0 || !group.gpu.pcie.p2p)
+    return "replicas share servers, and no NVSwitches join all their GPUs alike";
+  if (spec.offload.has_any()) return "replicas share the memory of CPU sockets (offload)";
+  if (spec.software.nvls && machine.nvswitch.reduction_slots > 0)
+    return "NVSwitches add over replicas of one server (nvls of the software)";
+  return "";
+}
+
+std::optional<Candidate> candidate(const TrainingSpec& spec, const platforms::MachineSpec& machine, std::string& why) {
   if (!(why = why_not(spec)).empty()) return {};
-  const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)], ranks = spec.ranks();
+  const std::uint32_t dp = spec.sizes[static_cast<std::size_t>(Dimension::dp)];
   for (std::uint32_t copies = dp; copies > 1; --copies) {
     if (dp % copies != 0) continue;
-    Candidate found;
-    found.copies.resize(copies);
-    for (Candidate::Copy& copy : found.copies) {
-      copy.gpus.resize(ranks / copies);
-      copy.numbers.resize(ranks / copies);
-    }
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      std::uint32_t copy = 0;
-      const std::uint32_t number = number_in(spec, rank, copies, copy);
-      found.copies[copy].gpus[number] = spec.placement[rank];
-      found.copies[copy].numbers[number] = rank;
-    }
-    if (coordinate(found, gpus_per_server)) return found;
+    Candidate found = divided(spec, copies);
+    if (coordinate(found, machine.board.gpus)) return found;
   }
   why = "replicas share servers, or are placed differently";
-  return {};
+  if (platforms::servers_of(machine) > 1 || !(why = why_not_in_one_server(spec, machine)).empty()) return {};
+  Candidate found = divided(spec, dp);
+  found.in_one_server = true;
+  for (Candidate::Copy& copy : found.copies) copy.servers = {{0, 0}};
+  return found;
 }
 
 TrainingSpec folded(TrainingSpec spec, const FoldedPart& folded, std::uint32_t gpus_per_server) {
@@ -150,7 +173,7 @@ std::optional<Candidate> find_candidate(const Scenario& scenario, std::string& w
   if (scenario.machine.sharp) {
     why_not = "switches add over all servers (machine.network.sharp)";
   } else if (const auto* training = scenario.if_spec<TrainingSpec>()) {
-    return candidate(*training, gpus, why_not);
+    return candidate(*training, scenario.machine, why_not);
   } else if (const auto* test = scenario.if_spec<CollectiveBenchSpec>()) {
     if (scenario.machine.groups.size() == 1) return candidate(*test, gpus, why_not);
     why_not = "servers of different groups differ";

@@ -1,6 +1,6 @@
 // What can be folded (fold.h) in each kind of workload: copies that do the same, on servers of their own.
 //
-//   training    copies are data-parallel replicas
+//   training    copies are data-parallel replicas; if they share the only server, NVSwitches join them
 //   collective  copies are servers, with as many ranks each, at the same places
 #pragma once
 
@@ -25,6 +25,7 @@ struct Candidate {
     std::map<std::uint32_t, std::uint32_t> servers;
   };
   std::vector<Copy> copies;
+  bool in_one_server = false;  ///< that of all copies, with NVSwitches to which all its GPUs connect alike
 
   /// The server of the first copy for which one stands in this copy. None: the copy does not use it.
   std::optional<std::uint32_t> first_of(std::uint32_t copy, std::uint32_t server) const {

@@ -121,8 +121,7 @@ Value setup(Simulation& simulation) {
 std::string fold_text(Simulation& simulation) {
   const Fold& fold = simulation.fold();
   if (fold.copies == 1) return fmt::format("  not folded: {}\n", fold.why_not);
-  const std::size_t gpus = simulation.machine().gpus();
-  return fmt::format("  folded: {} GPUs run for {}; {}\n", gpus, fold.represented_gpus,
+  return fmt::format("  folded: {} GPUs run for {}; {}\n", fold.simulated_gpus, fold.represented_gpus,
                      fold.exact ? "results are those of the whole machine" : fold.bound);
 }
 
@@ -165,7 +164,7 @@ Value summary(Simulation& simulation, const SimulatorFigures& figures) {
     s["simulation"]["fold"] = fold.copies > 1;
     s["simulation"]["why_not"] = fold.why_not;
     s["simulation"]["replicas"] = fold.copies;
-    s["simulation"]["simulated_gpus"] = simulation.machine().gpus();
+    s["simulation"]["simulated_gpus"] = fold.copies == 1 ? simulation.machine().gpus() : fold.simulated_gpus;
     s["simulation"]["represented_gpus"] = fold.copies == 1 ? simulation.machine().gpus() : fold.represented_gpus;
     s["simulation"]["exact"] = fold.exact;
     s["simulation"]["bound"] = fold.bound;

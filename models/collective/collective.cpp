@@ -218,8 +218,9 @@ void Collective::on_delivered(transport::Message& message) {
   }
   const std::uint32_t from = sender_in(message.cookie) / program_->threads(),
                       to = thread_in(message.cookie) / program_->threads();
-  const bool far = running_.server_of(from) != running_.server_of(to) ||
-                   message.destination != group_->members[running_.member_of(to)] || sums_.is_node(message.source);
+  const bool far = group_->servers() > 1 &&
+                   (running_.server_of(from) != running_.server_of(to) ||
+                    message.destination != group_->members[running_.member_of(to)] || sums_.is_node(message.source));
   if (spec_.cost.network_receive != Time() && far) {
     put_off(spec_.cost.network_receive, kArriveTag, message.cookie);
   } else {

@@ -55,11 +55,12 @@ Group folded_group_of(const std::vector<gpu::Gpu*>& gpus, const std::vector<Fold
   std::vector<std::uint32_t> existing(gpus.size());
   for (std::uint32_t m = 0; m < members.size(); ++m)
     if (members[m].exists) existing[members[m].gpu] = m;
+  const bool copies_share_server = gpus.front()->reaches_over_nvlink(gpus.front()->window_beyond());
   std::uint32_t server = 0;
   for (std::uint32_t m = 0; m < members.size(); ++m) {
     const gpu::Gpu& gpu = *gpus[members[m].gpu];
-    if (m > 0 && (gpu.server() != gpus[members[m - 1].gpu]->server() || members[m].copy != members[m - 1].copy))
-      ++server;
+    const bool other_copy = m > 0 && members[m].copy != members[m - 1].copy;
+    if (m > 0 && (gpu.server() != gpus[members[m - 1].gpu]->server() || (other_copy && !copies_share_server))) ++server;
     group.members.push_back(members[m].exists ? gpu.window() : gpu.window_beyond());
     group.server.push_back(server);
     group.like.push_back(existing[members[m].gpu]);

@@ -15,7 +15,7 @@ void RunningMembers::find(const Group& group, const Program& program) {
   size_ = group.size();
   if (group.folded()) {
     alike_ = program.is_alike();
-    turned_ = !alike_ && program.turns();
+    turned_ = !alike_ && program.turns() && group.servers() > 1;
     if (turned_) places_ = group.members_per_server();
     std::vector<std::uint32_t> numbers(group.size());  // of members that run
     for (std::uint32_t m = 0; m < group.size(); ++m) {
@@ -63,7 +63,8 @@ std::uint32_t RunningMembers::copies_apart(std::uint32_t from, const Transfer& t
 
 transport::Window RunningMembers::destination(std::uint32_t from, const Transfer& t) const {
   if (!exists(from)) {
-    const bool leaves = group_->server_of(t.to) != server_of(from);
+    const bool leaves =
+        group_->server_of(t.to) != server_of(from) || group_->copy[t.to] != group_->copy[member_of(from)];
     return leaves ? group_->beyond[t.to] : group_->members[group_->like[t.to]];
   }
   if (copies_apart(from, t) == 0) return group_->members[t.to];

@@ -74,6 +74,55 @@ def test_trees_take_their_time_without_contention(tmp_path, keys):
     assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-6)
 
 
+# 16 of the 72 GPUs of a rack
+RACK = {"tp": 2, "pp": 1, "dp": 8, "global_batch": 16, "grad_norm": "before", "dp_overlap": True}
+
+
+@pytest.mark.parametrize("keys, fidelity", [
+    ({}, "fluid"), ({"zero_stage": 0}, "fluid"), ({"pp": 2, "dp": 4}, "fluid"),
+    ({"tp": 4, "dp": 4, "cp": 1, "rank_order": "tp-cp-pp-ep-dp"}, "fluid"), ({"global_batch": 8}, "train")])
+def test_replicas_inside_a_rack_run_once(tmp_path, keys, fidelity):
+    """NVSwitches join all GPUs alike: what a rank sends to the next replica comes back by its own links."""
+    path = scenario(tmp_path, servers=1, **(RACK | keys))
+    path.write_text(path.read_text().replace("dgx_h100", "gb200_nvl72"))
+    results = {}
+    for fold in ("off", "require"):
+        succeed("gb200_nvl72", path, "--out", tmp_path / fold, "--quiet", "--set", f"simulation.fold={fold}", "--set", f"fabric.fidelity={fidelity}")
+        results[fold] = summary(tmp_path / fold)
+    whole, part = results["off"], results["require"]
+    replicas = (RACK | keys)["dp"]
+    assert part["simulation"] == {"fold": True, "why_not": "", "replicas": replicas, "simulated_gpus": 16 // replicas, "represented_gpus": 16,
+                                  "exact": True, "bound": ""}
+    error = 1e-9 if fidelity == "fluid" else 1e-5  # the last bytes of a message are on other planes
+    for metric in ("step_s", "tokens_per_s_per_gpu", "mfu", "kernels_s"):
+        assert part["metrics"][metric] == pytest.approx(whole["metrics"][metric], rel=error), metric
+    assert part["metrics"]["memory"] == whole["metrics"]["memory"]
+    # Each GPU that runs sends and receives what it does in the whole rack.
+    assert "folded: GPUs of one replica run for 16\n" in succeed("gb200_nvl72", path, "--describe", "--set", "simulation.fold=auto").stdout
+    sent = [of_gpus(rows(tmp_path / fold / "links.csv")) for fold in ("off", "require")]
+    assert len(sent[1]) == 2 * 16 // replicas and all(bytes == pytest.approx(sent[0][key], rel=1e-5) for key, bytes in sent[1].items())
+
+
+def of_gpus(links):
+    """Bytes by GPU and direction, over all planes; of GPUs with any."""
+    found = {}
+    for row in links:
+        if float(row["bytes"]) > 0:
+            key = row["name"].split("_Plane")[0], row["direction"]
+            found[key] = found.get(key, 0) + float(row["bytes"])
+    return found
+
+
+@pytest.mark.parametrize("keys, more, why", [
+    ({"nvls": True}, {}, "NVSwitches add over replicas of one server (nvls of the software)"),
+    ({"offload": {"optimizer": True}}, {}, "replicas share the memory of CPU sockets (offload)"),
+    ({}, {"events": [{"at_us": 1, "gpu": "node0.gpu0", "slow_ratio": 0.9}]}, "events change a server that all replicas share")])
+def test_a_rack_whose_replicas_meet_is_not_folded(tmp_path, keys, more, why):
+    path = scenario(tmp_path, servers=1, **(RACK | keys))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"platform": "gb200_nvl72"} | more))
+    refused(run("gb200_nvl72", path, "--set", "simulation.fold=require"), "simulation.fold: " + why)
+
+
 def test_trains_agree(tmp_path):
     whole, part = both(tmp_path, scenario(tmp_path, global_batch=8), *TRAINS)
     assert summary(part)["metrics"]["step_s"] == pytest.approx(summary(whole)["metrics"]["step_s"], rel=1e-6)

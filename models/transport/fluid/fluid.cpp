@@ -76,7 +76,7 @@ bool Fluid::send(Message& message) {
 }
 
 void Fluid::start(FluidStream& stream) {
-  bool meets = false;
+  bool meets = stream.path->meets_itself();
   for (const FluidCrossing& crossing : stream.path->crossings()) {
     meets |= meet(*crossing.port);
     if (crossing.owed != 0) meets |= meet(*crossing.port->reverse);

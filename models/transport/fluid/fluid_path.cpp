@@ -81,6 +81,12 @@ bool FluidPath::build(bool by_first_lane) {
     price_ = railyard::transport::price(hop.link(), credit_type_of(hop.kind), slowest_by_);
   }
   rate_ = 1 / slowest;
+  meets_itself_ = false;
+  if (!legs_.empty() && path_.lanes.size() == legs_.size() / path_.lanes.front().hops.size()) {
+    const FluidCrossing& out = legs_.front().crossing;
+    const FluidCrossing& back = legs_[path_.lanes.front().hops.size() - 1].crossing;
+    meets_itself_ = back.port == out.port->reverse && (out.wire + back.owed) * rate_ > out.port->line();
+  }
   last_byte_ = last_byte_time(path_, transaction_bytes_);
   find_shape();
   return agrees;

@@ -45,6 +45,9 @@ class FluidPath {
   Bytes transaction_bytes() const { return transaction_bytes_; }
   /// Payload rate of a long message without contention, in bytes per second.
   double rate() const { return rate_; }
+  /// Its own acks slow it: it returns by the link by which it leaves its source (a message to the next copy of a folded server),
+  /// and the line has no room for both.
+  bool meets_itself() const { return meets_itself_; }
   /// Price of the slowest stage; in its unit, a message has the length SizedMessage::slowest_bytes.
   BytePrice& price() { return price_; }
 
@@ -96,6 +99,7 @@ class FluidPath {
   PacedBy slowest_by_ = PacedBy::line;
   BytePrice price_;
   double rate_ = 0;
+  bool meets_itself_ = false;
   Time last_byte_;  ///< from the write of the last byte to its arrival
   std::vector<FluidPort*> charged_;
   PathShapes& shapes_;
