@@ -10,7 +10,7 @@ using collective::Operation;
 
 constexpr LayerPart kMlp = LayerPart::mlp;
 
-/// Copies that the experts of these tensor-parallel ranks get.
+/// Copies that tensor-parallel ranks which divide experts gather for them.
 Bytes copies(const StepList& steps, const ModelShape& model) {
   const std::uint64_t even = steps.tokens() * model.experts_per_token;
   const std::optional<RankLoad>& load = steps.split().load;
@@ -27,7 +27,16 @@ void exchange(StepList& steps, const ModelShape& model, Leg leg) {
   if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
 }
 
+/// Between an exchange and the experts, if tensor-parallel ranks divide these.
+void join_ranks(StepList& steps, Operation operation, Bytes bytes) {
+  if (!steps.split().whole_experts) steps.add(kMlp, operation, bytes);
+}
+
 }  // namespace
+
+std::uint64_t expert_tokens(const StepList& steps) {
+  return steps.split().whole_experts ? steps.divided_tokens() : steps.tokens();
+}
 
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
   const Bytes gathered = copies(steps, model);
@@ -38,9 +47,10 @@ void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
   }
   if (timer != nullptr) steps.add(kMlp, timer->route(steps.divided_tokens()));
   exchange(steps, model, Leg::to_experts);
-  steps.add(kMlp, Operation::all_gather, gathered);
-  if (timer != nullptr) steps.add(kMlp, timer->local_experts(steps.tokens(), kind, steps.split().ep, load_of(steps)));
-  steps.add(kMlp, Operation::reduce_scatter, gathered);
+  join_ranks(steps, Operation::all_gather, gathered);
+  if (timer != nullptr)
+    steps.add(kMlp, timer->local_experts(expert_tokens(steps), kind, steps.split().expert_ranks(), load_of(steps)));
+  join_ranks(steps, Operation::reduce_scatter, gathered);
   exchange(steps, model, Leg::back);
   if (timer != nullptr) steps.add(kMlp, timer->combine(steps.divided_tokens()));
 }
@@ -51,11 +61,12 @@ void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelSh
   steps.add(kMlp, timer.combine_backward(steps.divided_tokens(), direction));
   if (collectives) {
     exchange(steps, model, Leg::to_experts);
-    steps.add(kMlp, Operation::all_gather, gathered);
+    join_ranks(steps, Operation::all_gather, gathered);
   }
-  steps.add(kMlp, timer.local_experts_backward(steps.tokens(), direction, steps.split().ep, load_of(steps)));
+  steps.add(kMlp, timer.local_experts_backward(expert_tokens(steps), direction, steps.split().expert_ranks(),
+                                               load_of(steps)));
   if (collectives) {
-    steps.add(kMlp, Operation::reduce_scatter, gathered);
+    join_ranks(steps, Operation::reduce_scatter, gathered);
     exchange(steps, model, Leg::back);
   }
   steps.add(kMlp, timer.route_backward(steps.divided_tokens(), direction));

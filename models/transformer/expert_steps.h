@@ -7,7 +7,8 @@
 //   backward   combine, all-to-all, [all-gather], products, [reduce-scatter], all-to-all, permute, router
 //
 // In brackets: tensor-parallel ranks, which need sequence parallelism here. Each of them routes its own tokens and has
-// a part of the width of each expert. Shared experts run before the router, between a gather and a reduce-scatter of
+// a part of the width of each expert; or whole experts (LayerSplit::whole_experts), and sends its tokens to the experts of
+// all, without what is in brackets. Shared experts run before the router, between a gather and a reduce-scatter of
 // their own.
 #pragma once
 
@@ -15,6 +16,8 @@
 
 namespace railyard::transformer {
 
+/// Of even routing: a rank's experts get as many tokens' copies.
+std::uint64_t expert_tokens(const StepList& steps);
 /// Between the norm and the next part. @param timer  null: only the collectives
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind);
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction);

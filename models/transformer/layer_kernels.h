@@ -145,6 +145,8 @@ class LayerTimer {
   void set_libraries(gpu::AttentionLibrary attention, const std::vector<gpu::BlockScaledProducts>& products);
   /// Inference: experts are dealt whole to tensor-parallel ranks.
   void set_expert_ranks(const ExpertRanks& ranks);
+  /// Training: the same (LayerSplit::whole_experts).
+  void deal_whole_experts() { ffn_ = model_.ffn; }
   const ExpertRanks& expert_ranks() const { return expert_ranks_; }
   /// Kernels of training instead of inference. The GPU has been at its power limit for long (steady); without training,
   /// products are bursts.

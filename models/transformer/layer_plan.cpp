@@ -21,7 +21,7 @@ Segment before(Linear linear, const Segment& segment) {
 }
 
 bool sends_to_experts(const StepList& steps, const ModelShape& model, const LayerPass& pass) {
-  return steps.split().ep > 1 && model.routes(model.kinds[pass.kind]);
+  return steps.split().expert_ranks() > 1 && model.routes(model.kinds[pass.kind]);
 }
 
 /// Without a timer only the collectives. @param stops_early  see plan_recompute()
@@ -100,7 +100,7 @@ void add_modules_again(StepList& steps, LayerTimer& timer, const ModelShape& mod
   const bool routes = model.routes(model.kinds[pass.kind]);
   if (!again(routes ? RecomputeModule::moe : RecomputeModule::mlp)) {
     if (routes && again(RecomputeModule::moe_act))
-      steps.add(mlp, timer.expert_activation(steps.tokens(), steps.split().ep,
+      steps.add(mlp, timer.expert_activation(expert_tokens(steps), steps.split().expert_ranks(),
                                              steps.split().load ? &*steps.split().load : nullptr));
   } else if (sends_to_experts(steps, model, pass)) {
     add_expert_steps(steps, &timer, model, pass.kind);

@@ -51,7 +51,12 @@ struct LayerSplit {
   std::optional<RankLoad> load = std::nullopt;  ///< of this rank's experts; none: even
   std::uint32_t replicas = 1;                   ///< of attention, which share the experts (replica_steps.h); with tp 1
   ExpertRanks experts = {};                     ///< of the replicas
+  /// Tensor-parallel ranks do not divide experts; whole ones are dealt to all tp x ep ranks (Megatron-LM,
+  /// --expert-tensor-parallel-size 1). With sequence parallelism and even routing.
+  bool whole_experts = false;
 
+  /// Ranks to which the experts of a layer are dealt.
+  std::uint32_t expert_ranks() const { return whole_experts ? tp * ep : ep; }
   void gather_for(const TrainingForm& form) {
     if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;
   }

@@ -101,8 +101,8 @@ class Tensors {
     if (model_.norms > 1) add_mlp_input(layer);
     add("mlp.router_gradient", router_tokens(), model_.experts);
     add_operand("mlp.routed_input", routed, model_.hidden);
-    add_operand("mlp.gate_up_gradient", routed, projections() * part_of(model_.ffn));
-    add_operand("mlp.down_input", routed, part_of(model_.ffn));
+    add_operand("mlp.gate_up_gradient", routed, projections() * expert_width());
+    add_operand("mlp.down_input", routed, expert_width());
     add_operand("mlp.down_gradient", routed, model_.hidden);
     if (model_.shared_ffn == 0) return;
     if (form_.narrow) add_operand("mlp.shared_input", tokens(), model_.hidden);
@@ -157,12 +157,14 @@ class Tensors {
     add("lora.inputs", tokens(), std::uint64_t(form_.adapters->rank) * adapter_inputs(model_, *form_.adapters, linear));
   }
   /// Tokens that a rank routes: with expert parallelism only its own, and it gathers their copies.
-  std::uint64_t router_tokens() const { return split_.ep > 1 ? divided() : tokens(); }
+  std::uint64_t router_tokens() const { return split_.expert_ranks() > 1 ? divided() : tokens(); }
   /// Copies of tokens that its experts get.
   std::uint64_t routed_copies() const {
-    const std::uint64_t even = tokens() * model_.experts_per_token;
+    const std::uint64_t even = (split_.whole_experts ? divided() : tokens()) * model_.experts_per_token;
     return split_.load ? split_.load->of(even) : even;
   }
+  /// Of the part of an expert that a rank has.
+  std::uint64_t expert_width() const { return split_.whole_experts ? model_.ffn : part_of(model_.ffn); }
   std::uint64_t projections() const { return model_.gated_mlp ? 2 : 1; }
   /// What the backward pass of the activation reads. Operators of their own keep the activated gate, too.
   std::uint64_t gate_inputs() const { return projections() + (model_.gated_mlp && !form_.fused.activation ? 1 : 0); }
@@ -172,8 +174,8 @@ class Tensors {
     const std::uint64_t routed = routed_copies();
     add_bytes("mlp.router_scores", router_tokens() * model_.experts * kFp32Bytes);
     add_operand("mlp.routed_input", routed, model_.hidden);
-    add("mlp.activation_input", routed, gate_inputs() * part_of(model_.ffn));
-    if (!form_.recomputes(RecomputeModule::moe_act)) add_operand("mlp.down_input", routed, part_of(model_.ffn));
+    add("mlp.activation_input", routed, gate_inputs() * expert_width());
+    if (!form_.recomputes(RecomputeModule::moe_act)) add_operand("mlp.down_input", routed, expert_width());
     add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
     add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
     if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);

@@ -92,7 +92,8 @@ Value TrainingRun::sent_by_group() const {
       "exchanged)";
   if (spec().tp() > 1) add("tp", spec().tp(), kOfCollectives, of_layers(RankGroup::tp, spec().tp()));
   if (spec().cp() > 1) add("cp", spec().cp(), kOfCollectives, of_layers(RankGroup::cp, spec().cp()));
-  if (spec().ep() > 1) add("ep", spec().ep(), kOfCollectives, of_layers(RankGroup::ep, spec().ep()));
+  if (const std::uint32_t ranks = spec().expert_ranks(); ranks > 1)
+    add("ep", ranks, kOfCollectives, of_layers(RankGroup::ep, ranks));
   if (spec().pp() > 1) {
     std::vector<double> bytes(spec().pp());
     for (std::uint32_t p = 0; p < spec().pp(); ++p)

@@ -46,6 +46,7 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
       kernels_(step_kernels(planned_traffic())),
       timer_(scenario.model, spec().tp(), kernels_) {
   timer_.set_training(spec().form);
+  if (spec().whole_experts) timer_.deal_whole_experts();
   for (execution::Rank* rank : ranks_) rank->gpu->sms().set_energy_clock(kernels_.gpu().boost_ratio());
   plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
   stage_times_ = planned_times(*plans_, spec(), mesh(), fabric_, pipeline_bytes(scenario.model, spec()));
@@ -86,6 +87,7 @@ gpu::LayerTraffic TrainingRun::planned_traffic() const {
     gpu::KernelTimer kernels = step_kernels(traffic);
     transformer::LayerTimer timer(scenario_.model, spec().tp(), kernels);
     timer.set_training(spec().form);
+    if (spec().whole_experts) timer.deal_whole_experts();
     traffic = workload::training::planned_traffic(SlotPlans(scenario_.model, spec(), timer), spec(), mesh(), fabric_);
   }
   return traffic;
@@ -134,7 +136,7 @@ std::string TrainingRun::progress() const {
 
 std::vector<TrafficClass> TrainingRun::classes() const {
   std::vector<TrafficClass> classes{TrafficClass::tp, TrafficClass::pp, TrafficClass::dp};
-  if (spec().ep() > 1) classes.push_back(TrafficClass::ep);
+  if (spec().expert_ranks() > 1) classes.push_back(TrafficClass::ep);
   if (spec().cp() > 1) classes.push_back(TrafficClass::cp);
   if (spec().zero_stage == 3 || spec().gtp() > 1) classes.push_back(TrafficClass::weights);
   if (spec().offload.has_any()) classes.push_back(TrafficClass::offload);
@@ -171,7 +173,8 @@ std::vector<RankSets> TrainingRun::rank_sets() {
     if (sets.front().size() > 1) all.push_back({group, std::move(sets)});
   };
   for (const Dimension d : {Dimension::tp, Dimension::gtp, Dimension::cp, Dimension::ep, Dimension::pp, Dimension::dp})
-    add(workload::kDimensionNames[static_cast<std::size_t>(d)], {d});
+    add(workload::kDimensionNames[static_cast<std::size_t>(d)],
+        d == Dimension::ep ? spec().expert_dimensions() : std::vector<Dimension>{d});
   // Gradients of experts are reduced over dp and cp, all others over ep as well, those that gtp does not divide over gtp.
   if (spec().cp() > 1 || spec().ep() > 1) add("gradients", {Dimension::cp, Dimension::ep, Dimension::dp});
   if (spec().cp() > 1 && spec().ep() > 1) add("expert gradients", {Dimension::cp, Dimension::dp});
@@ -199,7 +202,7 @@ std::string TrainingRun::title() const {
   const Spec& s = spec();
   const std::string divided = s.gtp() > 1 ? fmt::format(" x gtp {}", s.gtp()) : "";
   const std::string context = s.cp() > 1 ? fmt::format(" x cp {}", s.cp()) : "";
-  const std::string experts = s.ep() > 1 ? fmt::format(" (ep {})", s.ep()) : "";
+  const std::string experts = s.expert_ranks() > 1 ? fmt::format(" (ep {})", s.expert_ranks()) : "";
   return fmt::format("{} on {}: a step of {} sequences of {} tokens, tp {}{}{} x pp {} x dp {}{}, {} micro-batches, {}",
                      scenario_.model.name, machine_text(scenario_), s.global_batch, s.seq_tokens, s.tp(), divided,
                      context, s.pp() * s.halves(), s.dp() / s.halves(), experts, s.micro_batches() * s.halves(),
@@ -220,7 +223,8 @@ void TrainingRun::add_setup(Value& setup) const {
   setup["pp"] = s.pp() * s.halves();
   setup["dp"] = s.dp() / s.halves();
   setup["cp"] = s.cp();
-  setup["ep"] = s.ep();
+  setup["ep"] = s.expert_ranks();
+  if (s.whole_experts) setup["expert_tp"] = 1;
   if (s.gtp() > 1) setup["gtp"] = s.gtp();
   setup["virtual_stages"] = s.virtual_stages();
   setup["schedule"] = s.table ? "file" : name_of(s.schedule.kind);

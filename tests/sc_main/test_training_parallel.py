@@ -52,6 +52,46 @@ def test_bytes_of_expert_parallel_ranks(keys, routers, ep, tmp_path):
     assert found["dp"] == pytest.approx(expected, rel=1e-5)  # and a few bytes of the gradient norm
 
 
+@pytest.mark.parametrize("keys, ep", [({"tp": 2, "ep": 2}, 2), ({"tp": 4, "ep": 8}, 8), ({"tp": 2, "ep": 4, "pp": 2, "dp": 2}, 4)])
+def test_whole_experts_of_tensor_parallel_ranks(keys, ep, tmp_path):
+    """Each rank sends its own tokens to all expert-parallel ranks, and nothing is gathered around the experts."""
+    keys = {"sequence_parallel": True, "zero_stage": 1} | keys
+    found, ranks = step(tmp_path, WIDE_ROUTED, **keys, expert_tp=1)
+    tokens, hidden, tp = SEQUENCES * TOKENS, 4096, keys["tp"]
+    assert found["ep"] == 4 * LAYERS * tokens * 2 * hidden * 2 * (ep - 1) / ep
+    results = summary(tmp_path / "out")
+    assert results["setup"]["ep"] == ep and results["setup"]["expert_tp"] == 1
+    (tmp_path / "divided").mkdir()
+    if ep > tp:
+        divided, ranks_divided = step(tmp_path / "divided", WIDE_ROUTED, **(keys | {"ep": ep // tp}))
+        # Divided experts: tokens are gathered and scattered in both directions, k copies of each.
+        around = 4 * LAYERS * 2 * tokens * hidden * 2 * (tp - 1)
+        assert divided["tp"] - found["tp"] == pytest.approx(around, rel=1e-9)
+        # States of the same size, reduced over as many replicas.
+        assert divided["dp"] == found["dp"]
+        memory, memory_divided = results["metrics"]["memory"], summary(tmp_path / "divided" / "out")["metrics"]["memory"]
+        assert memory["weights_peak_bytes"] == memory_divided["weights_peak_bytes"] and memory["activations_peak_bytes"] < memory_divided["activations_peak_bytes"]
+
+
+def test_exchanges_of_whole_experts_run_beside_products(tmp_path):
+    keys = {"tp": 2, "ep": 4, "dp": 2, "pp": 2, "sequence_parallel": True, "expert_tp": 1, "global_batch": 32, "launch": "graph", "pp_overlap": True}
+    model = ROUTED | {"num_hidden_layers": 8}
+    apart, one_by_one = step(tmp_path, model, **keys)
+    together, interleaved = step(tmp_path, model, **keys, overlap_moe=True)
+    assert together["ep"] == apart["ep"] and mean(interleaved, "exposed_ep_s") < mean(one_by_one, "exposed_ep_s")
+
+
+@pytest.mark.parametrize("keys, why", [
+    ({"tp": 4, "ep": 4, "expert_tp": 2}, "workload.expert_tp: 2; accepted: 1, or tp, which is 4"),
+    ({"tp": 4, "ep": 2, "expert_tp": 1}, "workload.ep: 2 with expert_tp: 1; accepted: a multiple of tp, 4, that divides tp x dp, 8"),
+    ({"tp": 2, "ep": 2, "expert_tp": 1, "sequence_parallel": False}, "workload.expert_tp: 1 needs sequence_parallel: true"),
+    ({"tp": 2, "ep": 2, "expert_tp": 1, "routing": {"skew": 1}}, "workload.expert_tp: 1 needs routing: uniform"),
+    ({"tp": 2, "ep": 2, "expert_tp": 1, "cp": 2}, "workload.expert_tp: 1 needs cp: 1 and gtp: none")])
+def test_whole_experts_that_are_not_modelled_are_refused(keys, why, tmp_path):
+    done = run("dgx_h100", scenario(tmp_path, ROUTED, **({"sequence_parallel": True} | keys)))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and why in done.stderr, done.stderr
+
+
 def mean(ranks, key):
     return sum(rank[key] for rank in ranks) / len(ranks)
 

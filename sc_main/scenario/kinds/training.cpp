@@ -102,8 +102,30 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   if (spec.zero_stage < 2 && spec.gtp() == 1) spec.form.gradient_sum = software.gradient_sum;
 }
 
+/// Tensor-parallel ranks have whole experts.
+bool has_whole_experts(const TrainingSection& written) {
+  return written.expert_tp.value_or(written.written_tp) != written.written_tp;
+}
+
+void check_whole_experts(const TrainingSection& written, std::uint64_t dp, const transformer::ModelShape& model,
+                         const Source& source) {
+  const auto refuse = [&](const char* key, const std::string& why) { refuse_workload(source, key, why); };
+  const std::uint32_t tp = written.written_tp, ep = written.written_ep;
+  if (*written.expert_tp != 1)
+    refuse("expert_tp", std::to_string(*written.expert_tp) + "; accepted: 1, or tp, which is " + std::to_string(tp));
+  if (model.experts == 0) refuse("expert_tp", model.name + " has no experts");
+  if (!written.sequence_parallel) refuse("expert_tp", "1 needs sequence_parallel: true");
+  if (written.routing) refuse("expert_tp", "1 needs routing: uniform");
+  if (written.written_cp > 1 || written.written_gtp > 1) refuse("expert_tp", "1 needs cp: 1 and gtp: none");
+  if (ep % tp != 0 || tp * dp % ep != 0)
+    refuse("ep", std::to_string(ep) + " with expert_tp: 1; accepted: a multiple of tp, " + std::to_string(tp) +
+                     ", that divides tp x dp, " + std::to_string(tp * dp));
+}
+
 void check_experts(const TrainingSection& written, std::uint64_t dp, const transformer::ModelShape& model,
                    const Source& source) {
+  const bool whole = has_whole_experts(written);
+  if (whole) check_whole_experts(written, dp, model, source);
   const std::uint32_t ep = written.written_ep;
   if (written.routing && model.experts == 0) refuse_workload(source, "routing", model.name + " has no experts");
   if (ep == 1) return;
@@ -112,7 +134,8 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
     refuse_workload(
         source, "ep",
         std::to_string(ep) + " does not divide the " + std::to_string(model.experts) + " experts of " + model.name);
-  if (dp % ep != 0) refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
+  if (!whole && dp % ep != 0)
+    refuse_workload(source, "ep", std::to_string(ep) + " does not divide dp " + std::to_string(dp));
   if (written.written_tp > 1 && !written.sequence_parallel)
     refuse_workload(source, "ep", "with tp of 2 or more, ep needs sequence_parallel: true");
 }
@@ -277,8 +300,9 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                     std::to_string(written.written_cp) + " with the multi-head latent attention of " + model.name +
                         " is not modelled; accepted: 1");
   const std::uint32_t halves = halves_of(written);
-  spec.sizes = {written.written_tp,          written.written_cp,
-                written.written_ep,          static_cast<std::uint32_t>(halves * dp / written.written_ep),
+  spec.whole_experts = has_whole_experts(written);
+  const std::uint32_t ep = spec.whole_experts ? written.written_ep / written.written_tp : written.written_ep;
+  spec.sizes = {written.written_tp,          written.written_cp, ep, static_cast<std::uint32_t>(halves * dp / ep),
                 written.written_pp / halves, written.written_gtp};
   spec.order = order_of(written.written_order);
   check_hsdp(written, spec, source);

@@ -224,8 +224,13 @@ Record<TrainingSection> training_record() {
            "one kernel; a2a: all-to-alls that trade tokens for heads");
   r.add("ep", &Section::written_ep,
         "expert-parallel ranks, of the data-parallel ones: each has experts / ep of the experts; must divide experts "
-        "and dp")
+        "and dp. With expert_tp: 1 of all tp x dp ranks: a multiple of tp that divides tp x dp")
       .range(1, kMostRanks);
+  r.add("expert_tp", &Section::expert_tp,
+        "tensor-parallel ranks that divide each routed expert: tp, or 1: ranks have whole experts, and exchange tokens "
+        "with all ep ranks; needs sequence_parallel and ep of tp or more (Megatron-LM, --expert-tensor-parallel-size)")
+      .range(1, kMostRanks)
+      .fallback("tp");
   r.custom(
        "routing",
        "how tokens are dealt to experts. uniform: each expert gets the same share; skew: some experts of each layer "

@@ -22,6 +22,7 @@ constexpr std::array<const char*, 2> kParameterFormatNames{"model", "gemm"};
 
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
+  std::optional<std::uint32_t> expert_tp;
   std::uint32_t written_tp = 1, written_gtp = 1, written_cp = 1, written_ep = 1, written_pp = 1,
                 written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;

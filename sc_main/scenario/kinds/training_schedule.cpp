@@ -119,7 +119,7 @@ void resolve_overlap_moe(TrainingSpec& spec, const TrainingSection& written, con
   if (!written.overlap_moe) return;
   const auto refuse = [&](const std::string& text) { refuse_workload(source, "overlap_moe", text); };
   if (model.experts == 0) refuse(model.name + " has no experts; accepted: false");
-  if (spec.ep() == 1) refuse("needs ep of 2 or more; accepted with ep: 1: false");
+  if (spec.expert_ranks() == 1) refuse("needs ep of 2 or more; accepted with ep: 1: false");
   if (spec.micro_batches() == 1) refuse("needs 2 or more micro-batches; set global_batch");
   if (spec.form.recompute == transformer::Recompute::full) refuse("needs recompute: none or selective");
   const ScheduleKind kind = spec.schedule.kind;

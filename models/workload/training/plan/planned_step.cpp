@@ -25,12 +25,12 @@ collective::Site site_of(const std::vector<std::uint32_t>& ranks, TrafficClass t
 /// By RankGroup, of the groups of the first rank.
 Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabric& fabric) {
   Sites sites;
-  const auto add = [&](RankGroup group, Dimension dimension, TrafficClass traffic) {
-    sites[static_cast<std::size_t>(group)] = site_of(mesh.groups({dimension}).front(), traffic, spec, mesh, fabric);
+  const auto add = [&](RankGroup group, const std::vector<Dimension>& dimensions, TrafficClass traffic) {
+    sites[static_cast<std::size_t>(group)] = site_of(mesh.groups(dimensions).front(), traffic, spec, mesh, fabric);
   };
-  add(RankGroup::tp, Dimension::tp, TrafficClass::tp);
-  add(RankGroup::ep, Dimension::ep, TrafficClass::ep);
-  add(RankGroup::cp, Dimension::cp, TrafficClass::cp);
+  add(RankGroup::tp, {Dimension::tp}, TrafficClass::tp);
+  add(RankGroup::ep, spec.expert_dimensions(), TrafficClass::ep);
+  add(RankGroup::cp, {Dimension::cp}, TrafficClass::cp);
   return sites;
 }
 

@@ -119,6 +119,7 @@ struct TrainingSpec {
   std::vector<std::uint32_t> placement;  ///< GPU of each rank that runs
   std::vector<std::uint32_t> numbers;    ///< of each rank that runs, in the whole mesh; empty: they are its ranks
   bool sequence_parallel = false;
+  bool whole_experts = false;                   ///< of tensor-parallel ranks (transformer::LayerSplit)
   std::optional<transformer::Routing> routing;  ///< of tokens to experts; none: even
   transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
@@ -178,7 +179,13 @@ struct TrainingSpec {
             gtp_shards.narrow ? transformer::shard_rows(form.narrow->dtype) : transformer::kShardRows};
   }
   std::uint32_t cp() const { return sizes[static_cast<std::size_t>(Dimension::cp)]; }
+  /// Of the data-parallel ranks.
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
+  /// To which the experts of a layer are dealt: these, or all tensor-parallel ranks of these.
+  std::uint32_t expert_ranks() const { return split().expert_ranks(); }
+  std::vector<Dimension> expert_dimensions() const {
+    return whole_experts ? std::vector<Dimension>{Dimension::tp, Dimension::ep} : std::vector<Dimension>{Dimension::ep};
+  }
   /// Replicas of all weights but those of experts, as Megatron-LM counts: each of the ep ranks has a replica.
   std::uint32_t dp() const { return sizes[static_cast<std::size_t>(Dimension::dp)] * ep(); }
   /// Ranks that hold the same parameters: of an expert, and of all else (with gtp: the same shards).
@@ -209,6 +216,7 @@ struct TrainingSpec {
   transformer::LayerSplit split() const {
     transformer::LayerSplit split{tp(), sequence_parallel, ep(), cp(), cp_comm};
     split.gather_for(form);
+    split.whole_experts = whole_experts;
     return split;
   }
   /// Copies of tokens that reach the experts of an expert-parallel rank in a layer. None: routing is even, or the layer

@@ -35,7 +35,8 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       jobs_(spec_, schedule_, plans, mesh_),
       programs_(ranks, kCompute, host_of(spec.software, jobs_), executor, *this),
       tp_(mesh_.connect({Dimension::tp}, kCompute, nccl_request(spec.software, TrafficClass::tp), executor.fabric())),
-      ep_(mesh_.connect({Dimension::ep}, kCompute, nccl_request(spec.software, TrafficClass::ep), executor.fabric())),
+      ep_(mesh_.connect(spec.expert_dimensions(), kCompute, nccl_request(spec.software, TrafficClass::ep),
+                        executor.fabric())),
       cp_(mesh_.connect({Dimension::cp}, kCompute, nccl_request(spec.software, TrafficClass::cp), executor.fabric())),
       gradients_(spec_, model_, schedule_, plans, kernels, mesh_, {kCompute, kDp, kWeights}, tp_, executor.fabric(),
                  jobs_, programs_),
@@ -54,8 +55,8 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   if (spec.schedule.overlap_pairs) {
     const std::size_t stream = mesh_.rank(0).streams.size();
     for (Rank* rank : ranks) rank->add_stream("ep");
-    ep_beside_ =
-        mesh_.connect({Dimension::ep}, stream, nccl_request(spec.software, TrafficClass::ep), executor.fabric());
+    ep_beside_ = mesh_.connect(spec.expert_dimensions(), stream, nccl_request(spec.software, TrafficClass::ep),
+                               executor.fabric());
   }
   for (const auto& [group, communicators] :
        {std::pair{RankGroup::tp, &tp_}, {RankGroup::ep, &ep_}, {RankGroup::cp, &cp_}})

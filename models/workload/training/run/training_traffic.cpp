@@ -10,13 +10,18 @@ namespace railyard::workload::training {
 void TrainingStep::allow_reuse() {
   if (spec_.schedule.overlap_pairs) return;  // exchanges with experts run beside all others
   const std::vector<transport::Traffic> all = traffic();
+  // Ranks of a tensor-parallel group exchange tokens for whole experts together, before and after its own collectives.
+  const auto follows = [&](std::uint8_t c, TrafficClass of) {
+    const auto is = [&](TrafficClass which) { return c == number(which) || of == which; };
+    return c == number(of) || (spec_.whole_experts && is(TrafficClass::tp) && is(TrafficClass::ep));
+  };
   const auto allow = [&](const Communicators& communicators, TrafficClass of) {
     if (communicators.all().front()->size() == 1) return;
     std::vector<Communicator*> groups;
     for (const auto& communicator : communicators.all()) groups.push_back(communicator.get());
     std::vector<collective::OtherTraffic> others;
     for (const transport::Traffic& t : all)
-      if (t.traffic_class != number(of)) others.push_back({t.source, t.destination, t.traffic_class});
+      if (!follows(t.traffic_class, of)) others.push_back({t.source, t.destination, t.traffic_class});
     Communicator::allow_reuse(groups, others, executor_.fabric(), true);
   };
   allow(tp_, TrafficClass::tp);
@@ -55,7 +60,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   } else if (spec_.cp() > 1) {
     among(cp_, TrafficClass::cp, most_bytes(RankGroup::cp), true);
   }
-  if (spec_.ep() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.schedule.overlap_pairs);
+  if (spec_.expert_ranks() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.schedule.overlap_pairs);
   for (const GroupTraffic& group : gradients_.traffic())
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
   if (divided_ != nullptr) {
