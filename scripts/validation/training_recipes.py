@@ -27,6 +27,10 @@ RECIPES = (
     # NVIDIA/dgxc-benchmarking v24.11.1 grok1/configure.sh, 64 nodes
     ("dgxc-benchmarking", r"grok1 314b", "",
      {"seq": "8192", "gbs": "1024", "mbs": "1", "tp": "4", "pp": "8", "cp": "2", "vp": "8", "ep": "8"}),
+    # 3.test_cases/megatron/megatron-bridge of the source, dsv3/bench_dsv3_pretrain.py and qwen3-235b/benchmarks/bench_qwen3_pretrain.py:
+    # exchanges of experts beside other micro-batches need virtual stages, two unless VPP says otherwise
+    ("awslabs/awsome-distributed-ai", ".*", "overlap off", {"vp": "1"}),
+    ("awslabs/awsome-distributed-ai", ".*", "overlap on", {"vp": "2"}),
     # NVIDIA/NeMo docs/source/performance/performance_long_sequence.md: 4 Mi tokens a step, micro-batches of one sequence
     ("long-sequence", r"Llama2-7B long-seq 4K", "", {"gbs": "1024", "mbs": "1"}),
     ("long-sequence", r"Llama2-7B long-seq 8K", "", {"gbs": "512", "mbs": "1"}),

@@ -33,6 +33,8 @@ FP8_RECIPES = ((r"row.?wise", "rowwise"), (r"tensor.?wise", "tensorwise"), (r"bl
 # Shares of a layer's products that XLA's policies recompute. MaxText saves those of attention (remat_policy custom, save_qkv_proj), so
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
 PAX_SHARE = 8 / 24
+# Of Megatron-Bridge: recipes/deepseek/deepseek_v3.py, deepseek_v3_pretrain_config_32nodes (full, uniform, of each layer)
+RECIPES_RECOMPUTE = ((r"deepseek-?v3", "full"),)
 
 
 def gemm_of(row: Row) -> str:
@@ -195,8 +197,15 @@ def megatron_named(row: Row) -> Step:
     """Megatron-LM of today, or a framework on it, of which the row says the rest."""
     if not row.integer("seq"):
         raise Unmapped("has no seq")
-    found = nvidia(row, "Megatron", not re.search("bridge|nemo", row.text(*SOFTWARE_COLUMNS), re.IGNORECASE))
-    return replace(found, recompute=recompute_printed(row))
+    # Recipes of mixtures leave tp_comm_overlap out (NVIDIA-NeMo/Megatron-Bridge recipes/deepseek, recipes/qwen/h100/qwen3_moe.py)
+    found = nvidia(row, "Megatron", not re.search("bridge|nemo", row.text(*SOFTWARE_COLUMNS), re.IGNORECASE), (row.integer("ep") or 1) == 1)
+    recompute = recompute_printed(row)
+    if "recompute as in the recipe" in row["extra"]:
+        recompute = next((kept for model, kept in RECIPES_RECOMPUTE if re.search(model, row["model"], re.IGNORECASE)), None)
+        if recompute is None:
+            raise Unmapped(f"the recomputation of the recipe of {row['model']} is not known")
+    overlap = {"overlap_moe": True} if re.search(r"all-to-all overlap on", row["extra"]) else {}
+    return replace(found, recompute=recompute, options=found.options | overlap)
 
 
 def xla(row: Row) -> Step:
@@ -253,8 +262,6 @@ def step_of(row: Row) -> Step:
     dispatcher = re.search(r"dispatcher (?!NCCL)([\w ]+?)(?:;|,|$)", row["extra"])
     if dispatcher:
         raise Unmapped(f"all-to-alls of {dispatcher[1]} are not modelled")
-    if re.search(r"all-to-all overlap on", row["extra"]):
-        raise Unmapped("all-to-alls of experts beside other micro-batches are not modelled")
     rule = next((rule for pattern, rule in SOURCES if re.search(pattern, row["source"])), None)
     rule = rule or next((rule for pattern, rule in SOFTWARE if re.search(pattern, row.text(*SOFTWARE_COLUMNS), re.IGNORECASE)), None)
     if rule is None:

@@ -133,14 +133,33 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     return {"model": model, "machine": machine, "fabric": {"fidelity": "fluid"}} | folded | {"workload": workload | step.options}, files
 
 
+def expert_options(step: Step) -> dict:
+    """Who has which experts: tensor-parallel ranks divide each expert, unless the row says otherwise (etp 1), or there are more
+    expert-parallel ranks than replicas. @throws Unmapped for groups that are not modelled"""
+    if step.tp == 1 or step.ep == 1:
+        if step.dp % step.ep:
+            raise Unmapped(f"EP {step.ep} does not divide the {step.dp} replicas")
+        return {}
+    if not re.search(r"\betp 1\b", step.row["extra"]) and step.dp % step.ep == 0:
+        return {}
+    if step.ep % step.tp or step.tp * step.dp % step.ep or step.cp > 1:
+        raise Unmapped(f"EP {step.ep} of TP {step.tp} x DP {step.dp} with whole experts is not modelled")
+    return {"expert_tp": 1}
+
+
 def stage_layers(step: Step) -> dict:
     """Nothing for equal stages. Otherwise embedding and loss count as a layer each, as in NeMo (account_for_embedding_in_pipeline_split)
-    and in arXiv 2401.10241, section 5.1. @throws Unmapped if this does not divide either"""
+    and in arXiv 2401.10241, section 5.1. If this does not divide either, the last stage has fewer layers (NVIDIA-NeMo/Megatron-Bridge
+    recipes/deepseek/deepseek_v3.py: 8 layers in each of seven stages, 5 in the last). @throws Unmapped if none are left for it"""
     stages = step.pp * step.virtual
     if step.shape.layers % stages == 0:
         return {}
     if (step.shape.layers + 2) % stages:
-        raise Unmapped(f"{step.shape.layers} layers cannot be divided among {stages} virtual stages")
+        each = -(-step.shape.layers // stages)
+        last = step.shape.layers - each * (stages - 1)
+        if last < 1:
+            raise Unmapped(f"{step.shape.layers} layers cannot be divided among {stages} virtual stages")
+        return {"stage_layers": [each] * (stages - 1) + [last]}
     each = (step.shape.layers + 2) // stages
     return {"stage_layers": [each - 1] + [each] * (stages - 2) + [each - 1]}
 
@@ -168,8 +187,7 @@ def experiment(step: Step, value: Callable[[dict], float], unit: float) -> Exper
     if step.gemm not in gpu.tensor_types:
         raise Unmapped(f"{gpu.name} has no tensor rate of {step.gemm}")
     machine_gpus = machine["groups"]["node"]["servers"] * systems.gpus_per_server(platform)
-    if step.dp % step.ep:
-        raise Unmapped(f"EP {step.ep} over more ranks than the {step.dp} replicas: experts that are not divided by TP are not modelled")
+    step = replace(step, options=step.options | expert_options(step))
 
     def one(chosen: Step) -> Experiment:
         text, files = scenario(chosen, machine, machine_gpus)

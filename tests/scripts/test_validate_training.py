@@ -44,6 +44,12 @@ LAYER = COMMON | {"system": "8xA100-80GB", "model": "GPT 22B single layer", "n_g
                   "source": "Korthikanti et al. 2022 Table 4"}
 
 
+MIXTURE = COMMON | {"system": "AWS p6-b300 (8x B300, 16x 400G EFA)", "model": "DeepSeek-V3 (671B)", "n_gpus": "256", "precision": "bf16", "seq": "4096",
+                    "gbs": "256", "mbs": "4", "tp": "8", "pp": "8", "ep": "32", "metric": "iteration_time",
+                    "extra": "Megatron-Bridge 0.4.2, etp 1; dispatcher NCCL all-to-all; moe all-to-all overlap off; recompute as in the recipe",
+                    "source": "awslabs/awsome-distributed-ai 3.test_cases/megatron/megatron-bridge/dsv3/benchmarks/RESULTS.md"}
+
+
 def row(columns):
     return rows.Row("table.csv", 2, columns, float(columns["value"]))
 
@@ -204,6 +210,19 @@ def test_layers_of_a_row_replace_those_of_its_model_and_ends_count_as_layers():
     assert config_of(one)["num_hidden_layers"] == 30
     assert one.scenario["workload"]["stage_layers"] == [0] + [1] * 30 + [0]
     assert "32 virtual stages" in reason(NEMO, model="llama3.1 405b PROXY(fewer layers)", n_gpus="64", tp="8", vp="8", layers="31", gbs="64")
+
+
+def test_experts_are_whole_where_the_row_says_so_or_replicas_are_too_few():
+    asked = workload(MIXTURE)
+    assert part(asked, "tp", "dp", "ep", "expert_tp", "recompute", "tp_overlap", "stage_layers", "schedule") == {
+        "tp": 8, "dp": 4, "ep": 32, "expert_tp": 1, "recompute": "full", "tp_overlap": "none", "stage_layers": [8] * 7 + [5], "schedule": "1f1b"}
+    overlap = workload(MIXTURE, extra=MIXTURE["extra"].replace("overlap off; recompute as in the recipe", "overlap on (1F1B); recompute off"))
+    assert part(overlap, "overlap_moe", "virtual_stages", "recompute", "stage_layers") == {
+        "overlap_moe": True, "virtual_stages": 2, "recompute": "none", "stage_layers": [4] * 15 + [1]}
+    plain = {"extra": "Megatron-Bridge; recompute off", "vp": "1"}
+    assert workload(MIXTURE, **plain)["expert_tp"] == 1 and "expert_tp" not in workload(MIXTURE, ep="4", **plain)
+    assert "EP 24 of TP 8 x DP 4" in reason(MIXTURE, ep="24")
+    assert "DeepEP" in reason(MIXTURE, extra=MIXTURE["extra"].replace("NCCL all-to-all", "DeepEP over UCCL"))
 
 
 def test_what_is_not_printed_is_chosen_and_the_fastest_run_counts():
