@@ -187,7 +187,7 @@ def test_speculation_of_one_instance(tmp_path):
     (REQUEST + TWO + "events: [{at_us: 9, instance: west, join: west}]\n",
      "7:43: error: events.0.join: west is the instance itself; accepted: host, or another instance"),
     (REQUEST + "  instances: [{name: east, tp: 2}, {name: west, gpus: [4]}]\nevents: [{at_us: 9, instance: west, join: east}]\n",
-     "7:43: error: events.0.join: east has other shares of the weights than west; accepted: host, or an instance with the same tp, pp and "
+     "7:43: error: events.0.join: east has other shares of the weights than west; accepted: host, or an instance with the same tp, pp, dp, ep and "
      "stage_layers"),
     (REQUEST + TWO + "events: [{at_us: 9, instance: west, fail: true}, {at_us: 20, instance: east, fail: true}, {at_us: 30, instance: east, join: west}]\n",
      "7:125: error: events.2.join: west does not have its weights then; accepted: host, or an instance that does"),

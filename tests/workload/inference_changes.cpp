@@ -137,6 +137,29 @@ BOOST_AUTO_TEST_CASE(an_instance_joins_when_its_weights_have_come) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(attention_replicas_fail_and_join_together) {
+  for (const std::string from : {"host", "b"}) {
+    ServingBench run(tiny_serving(
+        {"model.config=" + kSource + "/tests/models/tiny_experts.json", kLoad, "workload.requests.rate_per_s=600",
+         "workload.instances=[{name: a, dp: 2}, {name: b, dp: 2}]", "workload.router=round_robin",
+         "events=[{at_us: 15000, instance: a, fail: true}, {at_us: 16000, instance: a, join: " + from + "}]"},
+        "dgx_h100"));
+    Grid& grid = run.service().instance(0).grid();
+    const transformer::RankParameters rank = transformer::rank_parameters(grid.model(), grid.stage(0), 1, 2);
+    run.run();
+    // Each replica has all weights but those of experts, of which it has a half.
+    BOOST_TEST(run.service().loaded_weights() == 2 * 2 * rank.total());
+    std::uint64_t restarts = 0, after = 0;
+    for (const Stay& served : run.served) {
+      restarts += served.restarts;
+      after += served.instance() == 0 && served.visits.front().arrival >= us(16000);
+    }
+    BOOST_TEST(restarts > 0u);
+    BOOST_TEST(after > 0u);
+    check_parts(run);
+  }
+}
+
 // Nobody tells an instance that keeps KV that the one which asked for it has failed: a lease ends that.
 BOOST_AUTO_TEST_CASE(kv_for_a_failed_instance_is_kept_until_its_lease_ends) {
   const std::string three =
@@ -220,11 +243,11 @@ BOOST_AUTO_TEST_CASE(a_run_without_instances_says_who_is_not_there) {
 BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simulated) {
   Random random(17, 0);
   const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
-  std::uint64_t restarts = 0, looked = 0, moving = 0, lost = 0, failed_links = 0;
+  std::uint64_t restarts = 0, looked = 0, moving = 0, lost = 0, failed_links = 0, replicated = 0;
   for (int trial = 0; trial < 40; ++trial) {
     const std::vector<std::string> names = random.below(3) == 0 ? std::vector<std::string>{"c0", "c1", "c2"}
                                                                 : std::vector<std::string>{"p0", "p1", "d0", "d1"};
-    const bool is_pair = names.size() == 4;
+    const bool is_pair = names.size() == 4, has_replicas = !is_pair && random.below(2) == 0;
     std::vector<std::string> sets{
         "workload.requests={count: 16, arrivals: " +
             one_of({"poisson, rate_per_s: 1000", "poisson, rate_per_s: 5000", "closed_loop, concurrency: 5"}) +
@@ -235,7 +258,8 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
             one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, request_us: 200, async: false}"}),
         is_pair
             ? "workload.instances=[{name: p, role: prefill, tp: 2, count: 2}, {name: d, role: decode, tp: 2, count: 2}]"
-            : "workload.instances=[{name: c, tp: 2, count: 3}]",
+        : has_replicas ? "workload.instances=[{name: c, dp: 2, count: 3}]"
+                       : "workload.instances=[{name: c, tp: 2, count: 3}]",
         "workload.scheduler.max_batched_tokens=" + one_of({"128", "512"}),
         "fabric.fidelity=" + one_of({"train", "fluid"})};
     if (is_pair) {
@@ -245,7 +269,9 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
       sets.push_back("workload.router={policy: round_robin" +
                      one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) + "}");
     }
-    const bool has_tier = random.below(3) == 0;
+    if (has_replicas) sets.push_back("model.config=" + kSource + "/tests/models/tiny_experts.json");
+    replicated += has_replicas ? 1 : 0;
+    const bool has_tier = random.below(3) == 0 && !has_replicas;
     if (has_tier) {  // prompts of groups, whose KV is in host memory, too
       sets.push_back(
           "workload.requests={count: 16, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 15, "
@@ -317,4 +343,5 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
   BOOST_TEST(looked > 5000u);
   BOOST_TEST(moving > 100u);
   BOOST_TEST(failed_links > 50u);
+  BOOST_TEST(replicated > 4u);
 }

@@ -37,10 +37,10 @@ std::uint32_t weights_from(const InstanceEvent& event, std::uint32_t to, const s
   };
   const workload::inference::Mapping &a = instances[from].mapping, &b = instances[to].mapping;
   if (from == to) refuse(" is the instance itself; accepted: host, or another instance");
-  if (a.tp != b.tp || a.pp != b.pp || a.stage_layers != b.stage_layers)
+  if (a.tp != b.tp || a.pp != b.pp || a.dp != b.dp || a.experts.ranks != b.experts.ranks ||
+      a.stage_layers != b.stage_layers)
     refuse(" has other shares of the weights than " + event.instance +
-           "; accepted: host, or an instance with the same tp, pp and "
-           "stage_layers");
+           "; accepted: host, or an instance with the same tp, pp, dp, ep and stage_layers");
   if (!presences[from].has_weights) refuse(" does not have its weights then; accepted: host, or an instance that does");
   return from;
 }
@@ -59,10 +59,6 @@ std::vector<InstanceChange> resolve_instance_changes(const std::vector<InstanceE
   }
   for (const InstanceEvent& event : events) {
     const std::uint32_t id = id_of(event.instance, event.key + ".instance", instances, "", source);
-    if (event.what != What::drain && instances[id].mapping.dp > 1)
-      throw InputError(place_of(source.root, event.key),
-                       event.key + ": instance " + event.instance +
-                           " has attention replicas, which end and begin with others of their group; accepted: drain");
     Presence& presence = presences[id];
     const bool can = event.what == What::drain  ? presence.is_open
                      : event.what == What::fail ? presence.has_weights

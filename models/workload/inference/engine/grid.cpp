@@ -77,8 +77,7 @@ JobRef Grid::exchange(std::uint32_t stage, std::uint32_t t, Bytes bytes, const J
 void Grid::load(double limit_ratio, std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint64_t new_tokens) {
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const transformer::Stage& s = stages_[r / width()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp(), replicas()) +
-                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
+    rank(r).gpu->hbm().allocate(weight_bytes(r / width()) + activation_bytes(model_, s, tp(), pass_tokens, logit_rows));
   }
   kv_->set_limit(limit_ratio, new_tokens);
 }
@@ -88,9 +87,8 @@ void Grid::load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::
   drafts_ = drafts;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     const transformer::Stage& s = stages_[r / width()];
-    rank(r).gpu->hbm().allocate(rank_weight_bytes(model_, s, tp(), replicas()) +
-                                activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
-                                (s.last ? drafts.weights : 0) + blocks * block_bytes(r / width(), block_tokens));
+    rank(r).gpu->hbm().allocate(weight_bytes(r / width()) + activation_bytes(model_, s, tp(), pass_tokens, logit_rows) +
+                                blocks * block_bytes(r / width(), block_tokens));
   }
 }
 

@@ -82,6 +82,10 @@ class Grid {
   /// @param drafts  on the last stage
   void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks, std::uint32_t block_tokens,
                   const DraftMemory& drafts = {});
+  /// Weights of a rank of stage p, with those of a draft model.
+  Bytes weight_bytes(std::uint32_t p) const {
+    return rank_weight_bytes(model_, stages_[p], tp(), replicas()) + (stages_[p].last ? drafts_.weights : 0);
+  }
   /// Bytes of a block of KV cache on a rank of stage p.
   Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
     return (kv_->bytes_per_token(p) + (stages_[p].last ? drafts_.kv_per_token : 0)) * block_tokens;

@@ -83,6 +83,10 @@ std::uint64_t Replicas::cancel(std::uint32_t number) {
   return tokens;
 }
 
+void Replicas::forget() {
+  for (const auto& replica : replicas_) replica->forget();
+}
+
 bool Replicas::empty() const {
   return std::all_of(replicas_.begin(), replicas_.end(), [](const auto& s) { return s->empty(); });
 }

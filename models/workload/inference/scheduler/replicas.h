@@ -27,6 +27,7 @@ class Replicas : public Scheduler {
   void arrived(std::uint32_t number) override { of(number).arrived(number); }
   void release(std::uint32_t number) override { of(number).release(number); }
   std::uint64_t cancel(std::uint32_t number) override;
+  void forget() override;
   bool may_compose() const override;
   ScheduledBatch compose() override;
   void begun(const ScheduledBatch& batch) override;

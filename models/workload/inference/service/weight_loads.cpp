@@ -5,7 +5,6 @@
 #include <map>
 
 #include "gpu/datasheet.h"
-#include "transformer/parameters.h"
 
 namespace railyard::workload::inference {
 
@@ -35,7 +34,7 @@ WeightLoads::WeightLoads(const std::vector<InstanceChange>& changes,
       way.stream = way.from->streams.size() - 1;
       way.source = *way.from->memory;
       way.destination = grid.rank(r).gpu->window();
-      way.bytes = transformer::rank_weight_bytes(grid.model(), grid.stage(r / grid.tp()), grid.tp());
+      way.bytes = grid.weight_bytes(r / grid.width());
     }
   }
 }
@@ -88,8 +87,8 @@ void WeightLoads::on_job_done(const Job& job) {
 std::string WeightLoads::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
   const Instance& instance = *instances_[loads_[f.load].join.instance];
-  return fmt::format("WeightLoad_PP[{}]_TP[{}]_Inst[{}]", f.rank / instance.grid().tp(), f.rank % instance.grid().tp(),
-                     instance.name());
+  return fmt::format("WeightLoad_PP[{}]_TP[{}]_Inst[{}]", f.rank / instance.grid().width(),
+                     f.rank % instance.grid().width(), instance.name());
 }
 
 std::string WeightLoads::work(std::uint64_t arguments) const {
