@@ -1,7 +1,7 @@
 """Serving with composed passes against the same with all jobs: random services, whose results must be the same bytes.
 
 Dense models and mixtures, tensor and pipeline parallelism, attention replicas, one instance, several behind a router, or prefill and decode instances with each
-way to move KV, buffers for it, copies in host memory, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
+way to move KV, buffers and handshakes for it, copies in host memory, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
 """
 
 import json
@@ -64,6 +64,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
         made["kv_transfer"] = {"mode": rng.choice(("pull", "pull", "push_at_end", "push_per_chunk", "push_per_layer"))}
         if rng.random() < 0.3:
             made["kv_transfer"]["staging"] = rng.choice(("resharded", "all"))
+        if rng.random() < 0.3:
+            made["kv_transfer"] |= {"metadata_us": 300, "prepare_us": 0.1, "first_contact": "in_run"}
     if rng.random() < 0.2:
         made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES}}
     if rng.random() < 0.2 and form != "pair" and made["engine"].startswith("vllm-0.1"):

@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
     if (is_pair) {
       sets.push_back(
           "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
-          ", connector: " + one_of({"none", "nixl"}) + "}");
+          ", connector: " + one_of({"none", "nixl"}) + ", staging: " + one_of({"none", "all"}) + "}");
       sets.push_back("workload.router={policy: round_robin" +
                      one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) + "}");
     }

@@ -194,7 +194,8 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
             one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200",
                     ", decider: prefill_load, queue_threshold: 0.5"}) +
             "}",
-        "workload.kv_transfer={mode: " + mode + ", connector: " + one_of({"none", "nixl"}) + "}",
+        "workload.kv_transfer={mode: " + mode + ", connector: " + one_of({"none", "nixl"}) +
+            one_of({"", ", metadata_us: 300, prepare_us: 0.1, first_contact: in_run"}) + "}",
         "workload.scheduler.max_in_flight=" + one_of({"1", "2", "3"}),
         "workload.scheduler.max_batched_tokens=" + one_of({"64", "256", "1024"}),
         "fabric.fidelity=" + one_of({"train", "fluid"})};

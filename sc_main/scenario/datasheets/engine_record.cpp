@@ -313,7 +313,9 @@ Record<workload::inference::KvConnector> connector_record() {
   r.add("seen_at_step", &KvConnector::seen_at_step,
         "an engine that is in a step learns at its end that KV has arrived; else at once");
   r.add("metadata_us", &KvConnector::metadata_us,
-        "pull, first contact of two instances: time of a rank to get the metadata of each rank from which it reads")
+        "first contact of two instances: time of a rank to get the metadata of each rank from which it reads, or to "
+        "which it "
+        "writes")
       .range(0, kLongestMeetingUs);
   r.add("prepare_us", &KvConnector::prepare_us,
         "the same: time to prepare a descriptor, for each piece of all KV cache of these ranks")

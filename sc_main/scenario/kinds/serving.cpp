@@ -57,7 +57,7 @@ Record<KvTransferSection> kv_transfer_record() {
   r.choice("first_contact", &Section::first_contact, words_of(workload::inference::kFirstContactNames),
            "when instances exchange metadata. before: they have met before the first request, as after a warm-up; "
            "in_run: the first "
-           "KV that is pulled from one to the other waits for their handshake. An instance that joins has met nobody");
+           "KV that goes from one to the other waits for their handshake. An instance that joins has met nobody");
   const Record<workload::inference::KvConnector> sheet = connector_record();
   for (const Field& field : sheet.fields()) r.adopt(field).fallback("from the connector's sheet");
   return r;
@@ -169,13 +169,11 @@ void check_handovers(const std::vector<InstanceSpec>& instances, const Setting& 
 
 void check_first_contact(const ServingSpec& spec, const Source& source) {
   if (spec.first_contact == workload::inference::FirstContact::before) return;
-  const bool pushes = spec.handoff != workload::inference::HandoffGrain::fetched;
-  if (!pushes && (spec.connector.metadata_us > 0 || spec.connector.prepare_us > 0)) return;
+  if (spec.connector.metadata_us > 0 || spec.connector.prepare_us > 0) return;
   refuse_workload(
       source, "kv_transfer.first_contact",
-      std::string("in_run has no effect: ") +
-          (pushes ? "instances that push KV have no handshake" : "this connector has no metadata_us or prepare_us") +
-          "; accepted with mode: pull and a connector that has, such as nixl");
+      "in_run has no effect: this connector has no metadata_us or prepare_us; accepted with a connector that "
+      "has, such as nixl");
 }
 
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it

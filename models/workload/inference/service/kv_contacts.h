@@ -1,9 +1,14 @@
-// The first contact of two instances that move KV: before a rank of the one reads KV of the other for the first time, it gets the
-// metadata of each rank from which it will read, and prepares descriptors of all their KV cache. A thread of the rank does
-// this, beside the one that posts reads: reads from instances that it has met go on, and requests whose KV is in a new one wait. As
-// in vLLM's NixlConnector (nixl/base_worker.py: _background_nixl_handshake, add_remote_agent).
+// The first contact of two instances that move KV. Before a rank reads KV of another instance for the first time, or writes KV there, it
+// gets the metadata of each rank with which it will do so, and prepares descriptors of all their KV cache. A thread of the rank
+// does this, beside the one that posts: transfers with instances that it has met go on, and requests whose KV goes to or comes from a
+// new one wait. As in vLLM's NixlConnector (nixl/base_worker.py: _background_nixl_handshake, add_remote_agent).
+//
+// An instance that will be written to announces its blocks to the other one, for which it needs metadata, too, and no
+// descriptors; the other one has a handshake when it has KV to write and knows the announcement (nixl/push_worker.py:
+// _send_registration_to_p with notif_agents_only, _do_start_push_kv).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -27,7 +32,9 @@ class KvContacts : private JobClient, private JobNamer {
   /// Call before the simulation starts.
   /// @param instances  all of the service, by id
   /// @param have_met   those that are there at the start
-  KvContacts(std::vector<Instance*> instances, bool have_met, Executor& executor, KvContactsClient& client);
+  /// @param writes     the instance with the KV writes it; else the other one reads it
+  KvContacts(std::vector<Instance*> instances, bool have_met, bool writes, Executor& executor,
+             KvContactsClient& client);
 
   bool have_met(const Instance& from, const Instance& to) { return contact({from.id(), to.id()}).is_met; }
   /// A handshake that is under way, by rank of the instance that reads.
@@ -38,6 +45,21 @@ class KvContacts : private JobClient, private JobNamer {
   /// Begins the handshake, unless it is under way. @pre !have_met()
   /// @param times  by rank of `to`
   const Handshake& meet(const Instance& from, const Instance& to, const std::vector<Time>& times);
+
+  /// Whether KV of `from` may wait for a handshake, or behind KV that does.
+  bool is_meeting(const Instance& from) const {
+    return std::any_of(contacts_.begin(), contacts_.end(), [&](const auto& each) {
+      return each.first.first == from.id() && each.second.number != 0 && !each.second.is_met;
+    });
+  }
+  /// Ranks of `to` announce their blocks, unless they do so already. @pre !have_met()
+  /// @param times  by rank of `to`
+  void announce(const Instance& from, const Instance& to, const std::vector<Time>& times);
+  /// Begins the handshake of a rank of `from`, unless it has begun. @pre announce(), !have_met()
+  /// @param after  the KV that the rank writes first
+  /// @param times  by rank of `from`; none: the rank writes nothing there
+  JobRef meet(const Instance& from, const Instance& to, std::uint32_t rank, const std::vector<JobRef>& after,
+              const std::vector<Time>& times);
   /// The instance has begun anew: it knows nobody, and nobody knows it.
   void begun_anew(const Instance& instance);
 
@@ -45,15 +67,22 @@ class KvContacts : private JobClient, private JobNamer {
   using Pair = std::pair<std::uint32_t, std::uint32_t>;  ///< ids of the instances that give and take KV
   struct Contact : Handshake {
     bool is_met = false;
-    std::uint32_t left = 0;    ///< jobs
-    std::uint16_t number = 0;  ///< of the handshake; 0: not begun
+    std::uint32_t left = 0;             ///< ranks whose handshake is not over
+    std::vector<bool> has_begun;        ///< by rank of the instance that writes
+    std::vector<JobRef> announcements;  ///< by rank of the instance that is written to
+    std::uint16_t number = 0;           ///< of the handshake; 0: not begun
   };
-  // KvHandshake_PP[p]_TP[t]_FromInst[a]_ToInst[b], of rank p*tp+t of b.
+  // KvHandshake_PP[p]_TP[t]_FromInst[a]_ToInst[b], of rank p*tp+t of b, or of a if it writes; KvAnnounce, of a rank of b.
   struct Fields {
-    std::uint16_t from, to, rank, number;
+    std::uint64_t from : 16, to : 16, rank : 15, announces : 1, number : 16;
   };
 
   Contact& contact(const Pair& pair);
+  const Instance& owner(const Fields& fields) const {
+    return *instances_[writes_ && !fields.announces ? fields.from : fields.to];
+  }
+  JobRef emit(const Instance& instance, std::uint32_t rank, Time time, const Fields& fields,
+              const std::vector<JobRef>& after);
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;
@@ -62,10 +91,10 @@ class KvContacts : private JobClient, private JobNamer {
   HostWork host_work(std::uint64_t) const override { return HostWork::handshakes; }
 
   std::vector<Instance*> instances_;
-  bool had_met_;
+  bool had_met_, writes_;
   Executor& executor_;
   KvContactsClient& client_;
-  std::vector<std::vector<gpu::Stream*>> threads_;  ///< by instance that takes KV, and rank
+  std::vector<std::vector<gpu::Stream*>> threads_;  ///< by instance that has handshakes, and rank
   std::map<Pair, Contact> contacts_;
   std::uint16_t begun_ = 0;  ///< handshakes
 };

@@ -61,44 +61,12 @@ JobRef KvExchange::stage(Rank& rank, std::uint32_t instance, Fields fields, Byte
                           after);
 }
 
-void KvExchange::follow_contacts(std::vector<Instance*> instances, bool have_met) {
-  KvContactsClient& client = *this;
-  contacts_.emplace(std::move(instances), have_met, executor_, client);
-}
-
-std::vector<Time> KvExchange::handshakes(const Instance& from, const Instance& to) {
-  std::vector<Time> times(to.grid().ranks());
-  const std::uint64_t blocks = from.scheduler().memory().total + 1ull;  // with the reserved one
-  const HandoffPlan& plan = this->plan(from, to);
-  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
-    for (const HandoffPlan::Share& share : plan.shares(r)) {
-      const std::uint64_t regions = this->regions(from.grid(), share, share.first_layer, share.last_layer, true);
-      times[share.decode_rank] += Time::seconds(
-          (connector_.metadata_us + static_cast<double>(blocks * regions) * connector_.prepare_us) * 1e-6);
-    }
-  return times;
-}
-
-void KvExchange::on_met(const Instance& from, const Instance& to) {
-  std::vector<std::uint32_t> requests;
-  for (const auto& [request, prompt] : prompts_)
-    if (prompt.meets && prompt.from == &from && prompt.to == &to) requests.push_back(request);
-  std::sort(requests.begin(), requests.end());  // the order of the map is the library's
-  for (const std::uint32_t request : requests) {
-    Prompt& prompt = prompts_.at(request);
-    prompt.meets = false;
-    prompt.moved.handshake = executor_.fabric().now() - prompt.moved.begun;
-    client_.on_kv_met(request);
-    if (prompt.posts == 0) on_posted(request);
-  }
-}
-
 void KvExchange::fetch(const Transfer& transfer) {
   const std::uint32_t request = transfer.request;
   Prompt& prompt = prompts_[request];
   static_cast<Transfer&>(prompt) = transfer;
   prompt.is_computed = true;
-  prompt.moved.begun = executor_.fabric().now();
+  prompt.computed = prompt.moved.begun = executor_.fabric().now();
   forget();
   Part& whole = parts_.emplace_back();
   whole.request = request;
@@ -159,6 +127,8 @@ void KvExchange::expect(const Transfer& transfer) {
   static_cast<Transfer&>(prompt) = transfer;
   prompt.sent = transfer.begin;
   if (is_per_layer()) way(*prompt.from, *prompt.to).sends.opens();
+  if (contacts_ && !contacts_->have_met(*prompt.from, *prompt.to))
+    contacts_->announce(*prompt.from, *prompt.to, announcements(*prompt.from, *prompt.to));
 }
 
 void KvExchange::forget() {
@@ -222,13 +192,17 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
   Rank& rank = of.from->grid().rank(fields.rank);
   if (!pushes()) way(*of.from, *of.to).sends.waits(of.earliest[fields.rank]);
   std::vector<JobRef> ready = after;
+  if (pushes() && contacts_ && !contacts_->have_met(*of.from, *of.to)) {
+    prompt.meets = true;
+    ready.push_back(contacts_->meet(*of.from, *of.to, fields.rank, after, handshakes(*of.from, *of.to)));
+  }
   const std::vector<HandoffPlan::Share> scattered = staged(of, fields.rank, first_layer, last_layer);
   if (!scattered.empty()) {
     Bytes bytes = 0;
     for (const HandoffPlan::Share& share : scattered) bytes += plan.bytes(share, first_layer, last_layer, of.tokens);
     Fields gather = fields;
     gather.what = kGather;
-    ready = {stage(rank, of.from->id(), gather, bytes, after)};
+    ready = {stage(rank, of.from->id(), gather, bytes, ready)};
   }
   if (pushes()) {
     std::uint64_t posted = 0;
@@ -260,7 +234,10 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
 }
 
 void KvExchange::computed(std::uint32_t request) {
-  prompts_.at(request).is_computed = true;
+  Prompt& prompt = prompts_.at(request);
+  prompt.is_computed = true;
+  prompt.computed = executor_.fabric().now();
+  if (prompt.meets) client_.on_kv_meets(request);
   executor_.reached(this, request);
   check_arrived(request);
 }

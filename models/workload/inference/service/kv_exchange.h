@@ -5,7 +5,7 @@
 //
 // KvExchange sends the KV of prompts. Either prefill ranks push it as soon as a layer, a chunk or the prompt is complete, or
 // the decode instance fetches it after the prompt. Who pushes or fetches first posts the descriptors of the transfer (KvConnector).
-// From when on it may do so is the horizon of each pair of instances (kv_sends.h). Before the first fetch, the two meet
+// From when on it may do so is the horizon of each pair of instances (kv_sends.h). Before the first transfer, the two meet
 // (kv_contacts.h).
 #pragma once
 
@@ -32,8 +32,8 @@ struct KvMoved {
   std::uint32_t request = 0, from = 0, to = 0;  ///< ids of instances
   Bytes bytes = 0;
   std::uint64_t descriptors = 0;
-  Time begun;      ///< the first copy or post, or the wait for the handshake
-  Time handshake;  ///< fetched: until the two instances have met
+  Time begun;      ///< the first copy or post; fetched: the wait for the handshake
+  Time handshake;  ///< from the end of the prompt, until the two instances have met
   Time post;       ///< from there, fetched: until the last post is done; pushed: the longest time that a rank posted
   Time landed;     ///< the last byte is in its block
   /// Of the copy that landed last: from its first byte; its time alone on the fabric; and the kernels before and after it.
@@ -44,7 +44,7 @@ struct KvMoved {
 
 class KvExchangeClient {
  public:
-  // The KV of the request is fetched: after a handshake that has begun, or is over now; and all reads are posted.
+  // The prompt of the request is complete, and its KV waits for a handshake that has begun, or is over now; and all reads are posted.
   virtual void on_kv_meets(std::uint32_t request) = 0;
   virtual void on_kv_met(std::uint32_t request) = 0;
   virtual void on_kv_posted(std::uint32_t request) = 0;
@@ -80,7 +80,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// Instances have streams for the kernels that stage KV. Call before the simulation starts, if the connector stages.
   /// @param instances  all of the service, by id
   void follow_staging(const std::vector<Instance*>& instances);
-  /// Instances meet before the first fetch. Call before the simulation starts. Arguments: see KvContacts
+  /// Instances meet before the first transfer. Call before the simulation starts. Arguments: see KvContacts
   void follow_contacts(std::vector<Instance*> instances, bool have_met);
   /// See KvContacts.
   void begun_anew(const Instance& instance) {
@@ -144,6 +144,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     std::uint32_t posts = 0;   ///< of reads, under way
     bool meets = false;        ///< its instances
     bool is_computed = false;
+    Time computed;  ///< when that was known
     KvMoved moved;
     std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
   };
@@ -197,7 +198,10 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   std::vector<JobRef> post(Rank& rank, Fields fields, std::uint64_t descriptors, const std::vector<JobRef>& after);
   void on_posted(std::uint32_t request);
   /// Time of the handshake of each rank of `to`: for each rank from which it reads, the metadata, and descriptors of all its KV cache.
+  /// Pushed: of each rank of `from`, for those to which it writes.
   std::vector<Time> handshakes(const Instance& from, const Instance& to);
+  /// Pushed: time in which each rank of `to` gets the metadata of those that write to it, so that it can announce its blocks.
+  std::vector<Time> announcements(const Instance& from, const Instance& to);
   void on_met(const Instance& from, const Instance& to) override;
   void check_arrived(std::uint32_t request);
 

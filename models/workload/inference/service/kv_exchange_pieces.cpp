@@ -59,6 +59,7 @@ std::vector<HandoffPlan::Share> KvExchange::staged_of(const Fields& fields) {
 Time KvExchange::next_sent(const Instance& from, const Instance& to) {
   if (grain_ == HandoffGrain::fetched || is_per_layer()) return client_.next_transfer(from, to);
   const Time now = executor_.fabric().now();
+  if (contacts_ && contacts_->is_meeting(from)) return now;
   // Copies, posts and kernels that have begun; others wait behind them.
   const auto is_busy = [](const gpu::Stream& stream) { return !stream.empty() && stream.front()->begun(); };
   for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)

@@ -30,7 +30,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
   const bool meets = spec_.connector.metadata_us > 0 || spec_.connector.prepare_us > 0;
   const auto joins = [](const InstanceChange& change) { return change.what == InstanceChange::What::join; };
   const bool has_met = spec_.first_contact == FirstContact::before;
-  if (meets && !exchange_.pushes() && count_of(InstanceRole::prefill) > 0 &&
+  if (meets && count_of(InstanceRole::prefill) > 0 &&
       (!has_met || std::any_of(spec_.changes.begin(), spec_.changes.end(), joins))) {
     std::vector<Instance*> all;
     for (const auto& instance : instances_) all.push_back(instance.get());
