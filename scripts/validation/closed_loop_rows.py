@@ -1,7 +1,8 @@
 """Rows of servers in a closed loop (aiconfigurator's measurements) as scenarios of `workload.kind: serving`.
 
 Rules, by column:
-  mode              aggregated servers only
+  mode              aggregated servers, or instances that prefill and that decode, with the numbers and the tp of both. How such
+                    instances divide latent attention, or deal experts, is not printed
   attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Both kinds of division at once: not mapped
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
                     place, of which the first meets all others in the queue. The run has four for each place: one in the first wave
@@ -30,7 +31,7 @@ from . import load_rows, systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
 from .served_models import has_latent_attention, instance_of, number
-from .serving_engines import Served, serve
+from .serving_engines import Served, serve, serve_apart
 
 # In the sources of aiconfigurator's table: the words themselves, or the files that it took from InferenceX
 INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
@@ -47,9 +48,7 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["metric"] not in ("TTFT", "TPOT"):
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
-    if row["mode"] != "agg":
-        raise Unmapped(f"mode '{row['mode']}': disaggregated servers are not of this class")
-    served = serve(row, row["backend"], row["backend_version"], instance_of(row))
+    served = apart(row) if row["mode"] == "disagg" else serve(row, row["backend"], row["backend_version"], instance_of(row))
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     way = of_inferencex if re.search(INFERENCEX, row["source"]) else of_aiconfigurator
     sent = way(row, served, prompt, answer, concurrency)
@@ -61,6 +60,17 @@ def map_row(row: Row) -> Experiment:
     return Experiment(f"closed loop {row['metric']} {row['backend']}{attention}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.gpus, size_class=f"TP{served.gpus}")
+
+
+def apart(row: Row) -> Served:
+    """@throws Unmapped with the reason"""
+    if any((row.integer(column) or 1) > 1 for column in ("prefill_ep", "decode_ep")):
+        raise Unmapped("instances that prefill and decode apart, and deal experts to their ranks, are not modelled")
+    counts, tp = (tuple(number(row, f"{role}_{what}") for role in ("prefill", "decode")) for what in ("workers", "tp"))
+    served = serve_apart(row, row["backend"], row["backend_version"], counts, tp)
+    if has_latent_attention(served.scenario["model"]["config"]):
+        raise Unmapped("instances that prefill and decode apart, and do not say how they divide latent attention")
+    return served
 
 
 @dataclass(frozen=True)

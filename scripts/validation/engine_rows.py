@@ -26,7 +26,7 @@ from . import load_rows, systems, transfer_rows
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
 from .served_models import number
-from .serving_engines import Served, serve, version_of
+from .serving_engines import Served, serve, serve_apart, version_of
 
 WORDS = ("batch", "extra", "config", "note")  # columns with words
 # The first match counts
@@ -138,19 +138,8 @@ def served_by(row: Row) -> Served:
     tp = tuple(map(int, sizes.groups())) if sizes else (number(row, "tp", 1),) * 2
     if (row.integer("pp") or 1) > 1:
         raise Unmapped("stages of instances that prefill and decode apart are not printed apart")
-    served = serve(Row(row.file, row.line, row.columns | {"tp": str(max(tp))}, row.value), row["framework"], version)
-    gpu, of_server = systems.gpu_of(row), systems.gpus_per_server(served.platform)
-    needed = sum(count * size for count, size in zip(counts, tp))
-    servers = max(math.ceil(needed / of_server), 2 if re.search(TWO_SERVERS, row.text("system", *WORDS)) else 1)
-    machine = systems.machine(row, served.platform, gpu, servers, may_assume=True)
-    instances = [{"name": role, "role": role, "tp": size} | ({"count": count} if count > 1 else {})
-                 for role, size, count in zip(("prefill", "decode"), tp, counts)]
-    if counts == (1, 1):
-        for instance, first in zip(instances, (0, of_server if servers > 1 else tp[0])):
-            instance["gpus"] = list(range(first, first + instance["tp"]))
-    scenario = served.scenario | {"machine": machine,
-                                  "workload": served.scenario["workload"] | {"instances": instances}}
-    return replace(served, scenario=scenario, assumed=systems.assumption(served.platform, machine))
+    least = 2 if re.search(TWO_SERVERS, row.text("system", *WORDS)) else 1
+    return serve_apart(row, row["framework"], version, counts, tp, least)
 
 
 def behind(router: dict, served: Served, row: Row, instances: int) -> Served:

@@ -13,8 +13,9 @@ Rules:
                     its GPUs, which the row's line says
 """
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import systems
 from .rows import Row, Unmapped
@@ -96,3 +97,22 @@ def serve(row: Row, engine_name: str, version: str, parallel: dict | None = None
                      "engine": sheet_of(engine, version)},
     }
     return Served(platform, scenario, tp, engine, pp, systems.assumption(platform, machine), parallel.get("dp", 1))
+
+
+def serve_apart(row: Row, engine_name: str, version: str, counts: tuple[int, int], tp: tuple[int, int], least_servers: int = 1) -> Served:
+    """Instances that prefill and instances that decode, side by side; one of each has servers of its own if there are several.
+
+    `counts`, `tp`: of both roles. @throws Unmapped with the reason
+    """
+    served = serve(Row(row.file, row.line, row.columns | {"tp": str(max(tp))}, row.value), engine_name, version)
+    gpu, of_server = systems.gpu_of(row), systems.gpus_per_server(served.platform)
+    servers = max(math.ceil(sum(count * size for count, size in zip(counts, tp)) / of_server), least_servers)
+    machine = systems.machine(row, served.platform, gpu, servers, may_assume=True)
+    instances = [{"name": role, "role": role, "tp": size} | ({"count": count} if count > 1 else {})
+                 for role, size, count in zip(("prefill", "decode"), tp, counts)]
+    if counts == (1, 1):
+        for instance, first in zip(instances, (0, of_server if servers > 1 else tp[0])):
+            instance["gpus"] = list(range(first, first + instance["tp"]))
+    scenario = served.scenario | {"machine": machine,
+                                  "workload": served.scenario["workload"] | {"instances": instances}}
+    return replace(served, scenario=scenario, assumed=systems.assumption(served.platform, machine))

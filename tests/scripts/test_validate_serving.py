@@ -18,6 +18,7 @@ LOAD = COMMON | {"system": "H100-SXM5-80GB", "model": "meta-llama/Llama-3.1-70B-
                  "question_tokens": "466", "output_tokens": "247", "rate_per_s": "5.0+10.0", "metric": "ITL Mean"}
 LOOP = COMMON | {"system": "h100_sxm", "model": "Qwen3-32B", "mode": "agg", "backend": "vllm", "backend_version": "0.12.0",
                  "precision": "bf16?", "isl": "1024", "osl": "100", "concurrency": "8", "tp": "2", "pp": "1", "metric": "TPOT"}
+APART = LOOP | {"mode": "disagg", "tp": "", "pp": "", "prefill_workers": "6", "prefill_tp": "1", "decode_workers": "1", "decode_tp": "2"}
 BATCH = COMMON | {"system": "DGX-a100-80gb", "model": "llama2-70b", "tp": "4", "precision": "fp16", "framework": "vLLM (2023)",
                   "input_len": "512", "batch": "8", "output_len": "128", "n_repeats": "5", "metric": "token_time(TBT)"}
 OFFLINE = COMMON | {"system": "H100", "model": "Llama3.3-70B", "precision": "fp8", "framework": "TRT-LLM 1.0 (max throughput, trtllm-bench)",
@@ -124,6 +125,14 @@ def test_offline_runs_have_as_many_requests_as_the_pages():
     assert workload(OFFLINE)["requests"]["count"] == 3000
 
 
+def test_instances_apart_have_the_numbers_of_the_row():
+    experiment = mapped(APART)
+    assert experiment.scenario["workload"]["instances"] == [{"name": "prefill", "role": "prefill", "tp": 1, "count": 6},
+                                                            {"name": "decode", "role": "decode", "tp": 2}]
+    assert experiment.scenario["machine"]["groups"]["node"]["servers"] == 1
+    assert mapped(APART | {"decode_workers": "2"}).scenario["machine"]["groups"]["node"]["servers"] == 2
+
+
 def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     folder = tmp_path / "bench" / "examples" / "RTX4090" / "Llama-3.1-8B" / "vllm"
     folder.mkdir(parents=True)
@@ -142,7 +151,9 @@ def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     (LOAD | {"metric": "TPOT"}, "none of E2E, TTFT, ITL"),
     (LOAD | {"rate_per_s": "5,10"}, "no list of numbers"),
     (LOAD | {"cpu_kv_offload": "yes"}, "host memory"),
-    (LOOP | {"mode": "disagg"}, "disaggregated"),
+    (APART | {"prefill_workers": ""}, "has no prefill_workers"),
+    (APART | {"decode_ep": "4"}, "deal experts"),
+    (APART | {"model": "DeepSeek-V3", "precision": "fp8", "decode_tp": "8"}, "latent attention|no configuration"),
     (LOOP | {"model": "DeepSeek-V3"}, "no configuration of model"),
     (LOOP | {"backend": "lmdeploy"}, "no datasheet for engine"),
     (BATCH | {"metric": "e2e_time", "output_len": "1024"}, "end early"),
