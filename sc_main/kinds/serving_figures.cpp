@@ -81,6 +81,7 @@ void ServingFigures::on_served(std::uint32_t, const Stay& stay) {
   output_tokens += output;
   cached_tokens += stay.counts.cached_tokens;
   loaded_tokens += stay.counts.loaded_tokens;
+  read_tokens += stay.counts.read_tokens;
   recomputed_tokens += stay.counts.recomputed_tokens;
   preemptions += stay.counts.preemptions;
   kv_wait_sum_s += (stay.kv_landed() - stay.prefilled()).seconds();
@@ -152,7 +153,10 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
     if (const workload::inference::KvOffload* const offload = service.instance(i).offload()) {
       kv_loaded_bytes += static_cast<double>(offload->loaded());
       kv_stored_bytes += static_cast<double>(offload->stored());
+      kv_read_bytes += static_cast<double>(offload->read());
+      kv_written_bytes += static_cast<double>(offload->written());
       host_blocks += offload->blocks();
+      disk_blocks += offload->disk_blocks();
     }
     workload::inference::Engine& engine = service.instance(i).engine();
     const StageTimes& times = engine.stages();
@@ -241,6 +245,10 @@ double ServingFigures::prefix_hit_ratio() const {
 
 double ServingFigures::host_hit_ratio() const {
   return prompt_tokens > 0 ? static_cast<double>(loaded_tokens) / static_cast<double>(prompt_tokens) : 0.0;
+}
+
+double ServingFigures::disk_hit_ratio() const {
+  return prompt_tokens > 0 ? static_cast<double>(read_tokens) / static_cast<double>(prompt_tokens) : 0.0;
 }
 
 }  // namespace railyard

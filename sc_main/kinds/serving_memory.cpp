@@ -68,10 +68,10 @@ std::uint32_t kv_blocks(const Scenario& scenario, const InstanceSpec& instance) 
   return blocks;
 }
 
-std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario) {
+std::vector<std::uint64_t> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier) {
   const ServingSpec& spec = scenario.spec<ServingSpec>();
   std::vector<std::uint64_t> blocks(spec.instances.size());
-  if (spec.kv_tiers.host_bytes_per_server == 0) return blocks;
+  if (tier.bytes_per_server == 0) return blocks;
   using Server = std::pair<std::uint32_t, std::uint32_t>;  // group, number
   struct Use {
     std::uint32_t ranks = 0;
@@ -94,14 +94,14 @@ std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario) {
     double least = std::numeric_limits<double>::max(), needed = 0;
     for (const auto& [server, use] : uses_of(spec.instances[i])) {
       const double share = static_cast<double>(use.ranks) / ranks[server];
-      least = std::min(least, spec.kv_tiers.host_bytes_per_server * share / use.block_bytes);
+      least = std::min(least, tier.bytes_per_server * share / use.block_bytes);
       needed = std::max(needed, use.block_bytes / share);
     }
     if (least < 1)
-      throw InputError(spec.kv_tiers.where,
-                       fmt::format("workload.kv_tiers.host.bytes_per_server: {:.9g} hold no block of KV cache of "
+      throw InputError(tier.where,
+                       fmt::format("workload.kv_tiers.{}.bytes_per_server: {:.9g} hold no block of KV cache of "
                                    "instance {}; accepted: at least {:.0f}",
-                                   spec.kv_tiers.host_bytes_per_server, spec.instances[i].name, needed));
+                                   tier.name, tier.bytes_per_server, spec.instances[i].name, needed));
     blocks[i] = static_cast<std::uint64_t>(least);
   }
   return blocks;

@@ -18,8 +18,14 @@ std::vector<workload::inference::StageMemory> stage_memory(const Scenario& scena
 /// @throws InputError: there are too few, also for the longest request
 std::uint32_t kv_blocks(const Scenario& scenario, const workload::inference::InstanceSpec& instance);
 
-/// Of each instance: blocks of its KV in the memory of its servers. @throws InputError: not one
-std::vector<std::uint64_t> host_kv_blocks(const Scenario& scenario);
+/// A part of workload.kv_tiers.
+struct TierMemory {
+  const char* name;             ///< its key
+  double bytes_per_server = 0;  ///< 0: there is none
+  Origin where;
+};
+/// Of each instance: blocks of its KV there, on its servers. @throws InputError: not one
+std::vector<std::uint64_t> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier);
 
 /// The largest load of an instance whose sequences have memory for all their tokens: a sequence that is as long as the longest one
 /// there, and a pass over as many tokens as a batch can have. @pre the requests are listed

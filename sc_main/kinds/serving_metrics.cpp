@@ -27,6 +27,7 @@ double whole(std::uint64_t count) { return static_cast<double>(count); }
 Value of_drafts(const F& f, double value) { return f.has_speculation ? Value(value) : Value(); }
 
 /// Mean of transfers; nothing, without one, or if KV cache is not paged.
+Value of_disk(const F& f, double value) { return f.disk_blocks > 0 ? Value(value) : Value(); }
 Value of_host(const F& f, double value) { return f.host_blocks > 0 ? Value(value) : Value(); }
 
 Value of_transfers(const F& f, double sum) {
@@ -184,6 +185,14 @@ Metrics<F> request_metrics() {
        [](const F& f) { return of_host(f, f.kv_loaded_bytes); }},
       {"kv_tiers.host.stored_bytes", "B", "KV from GPUs to host memory",
        [](const F& f) { return of_host(f, f.kv_stored_bytes); }},
+      {"kv_tiers.disk.hit_ratio", "ratio", "share of the prompt tokens that were read from disks to host memory",
+       [](const F& f) { return of_disk(f, f.disk_hit_ratio()); }},
+      {"kv_tiers.disk.blocks", "", "KV blocks that disks hold, of all instances",
+       [](const F& f) { return of_disk(f, whole(f.disk_blocks)); }},
+      {"kv_tiers.disk.read_bytes", "B", "KV from disks to host memory",
+       [](const F& f) { return of_disk(f, f.kv_read_bytes); }},
+      {"kv_tiers.disk.written_bytes", "B", "KV from host memory to disks",
+       [](const F& f) { return of_disk(f, f.kv_written_bytes); }},
       {"prefill_window_s", "s",
        "instances for prompts only: time in which the prompt of at least one request that they have admitted is not "
        "complete",

@@ -1,7 +1,7 @@
 """Serving with composed passes against the same with all jobs: random services, whose results must be the same bytes.
 
 Dense models and mixtures, tensor and pipeline parallelism, attention replicas, one instance, several behind a router, or prefill and decode instances with each
-way to move KV, buffers and handshakes for it, copies in host memory, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
+way to move KV, buffers and handshakes for it, copies in host memory and on disks, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
 """
 
 import json
@@ -68,6 +68,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
             made["kv_transfer"] |= {"metadata_us": 300, "prepare_us": 0.1, "first_contact": "in_run"}
     if rng.random() < 0.2:
         made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES}}
+        if rng.random() < 0.5:
+            made["kv_tiers"]["disk"] = {"bytes_per_server": 10 * COPIES_BYTES, "gb_per_s": 5, "latency_us": rng.choice((0, 80, 2000))}
     if rng.random() < 0.2 and form != "pair" and made["engine"].startswith("vllm-0.1"):
         made["speculation"] = {"method": rng.choice(("eagle", "ngram")), "tokens": rng.choice((1, 3)), "acceptance": rng.choice((0, 0.6))}
     if rng.random() < 0.3:

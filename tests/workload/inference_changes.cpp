@@ -276,7 +276,10 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
       sets.push_back(
           "workload.requests={count: 16, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 15, "
           "prefix: {groups: 2, users_per_group: 3, shared_tokens: 200}}");
-      sets.push_back("workload.kv_tiers.host.bytes_per_server=1e8");
+      sets.push_back(random.below(2) == 0
+                         ? "workload.kv_tiers={host: {bytes_per_server: 1.0e+8}}"
+                         : "workload.kv_tiers={host: {bytes_per_server: 2.0e+7}, disk: {bytes_per_server: 1.0e+9, "
+                           "gb_per_s: 5, latency_us: 80}}");
     }
     // Each instance fails or is drained, and joins again; one of them may not be there at first.
     std::string events;

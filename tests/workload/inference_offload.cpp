@@ -1,7 +1,7 @@
 // Copies of KV in host memory: what is stored and loaded, over which links, and what a load is worth.
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
-#include "workload/inference/kv/host_tier.h"
+#include "workload/inference/kv/kv_tier.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -113,9 +113,9 @@ BOOST_AUTO_TEST_CASE(a_preempted_request_loads_its_prompt) {
 }
 
 BOOST_AUTO_TEST_CASE(the_least_recently_used_blocks_make_room) {
-  HostTier tier(3);
-  const auto write = [&](const HostTier::Contents& contents) {
-    const HostTier::Contents written = tier.begin_write(contents);
+  KvTier tier(3);
+  const auto write = [&](const KvTier::Contents& contents) {
+    const KvTier::Contents written = tier.begin_write(contents);
     tier.end_write(written);
     return written.size();
   };
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(the_least_recently_used_blocks_make_room) {
   tier.begin_read({1, 3});
   BOOST_TEST(tier.begin_write({5, 6}).empty());  // only 4 may go
   BOOST_TEST(tier.find({4}, 0) == 1u);
-  const HostTier::Contents five = tier.begin_write({5});
+  const KvTier::Contents five = tier.begin_write({5});
   BOOST_TEST(tier.find({5}, 0) == 0u);  // not written yet
   BOOST_TEST(tier.begin_write({6}).empty());
   tier.end_write(five);

@@ -106,6 +106,7 @@ void Engine::tell_composed(const ScheduledBatch& batch) const {
   for (const ScheduledBatch::Item& item : batch.items)
     if (item.is_first) first.push_back(item.request);
   for (const Reservation& each : batch.reservations) reserved.push_back(each.request);
+  reserved.insert(reserved.end(), batch.awaits.begin(), batch.awaits.end());
   if (batch.items.empty() && (spec_.in_turn || reserved.empty())) return;
   if (spec_.in_turn) {
     executor_.passed(this, group_gate(batch.group));

@@ -23,7 +23,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", model_of(setting.model, spec),
             spec_.mapping, spec_.host, spec_.engine, gpus, executor),
-      scheduler_(load(blocks, host.blocks)),
+      scheduler_(load(blocks, host)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
   if (spec_.speculation && spec_.speculation->has_model())
@@ -68,10 +68,11 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   return engine;
 }
 
-std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, std::uint64_t host_blocks) {
+std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const HostKv& host) {
   if (is_paged()) {
     SchedulerSpec s = spec_.scheduler;
-    s.host_blocks = host_blocks;
+    s.host_blocks = host.blocks;
+    s.disk_blocks = host.disk_blocks;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
                      spec_.speculation ? draft_memory(*spec_.speculation, spec_.mapping.dp) : DraftMemory());
     if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
@@ -205,6 +206,21 @@ void Instance::on_asked(const ScheduledBatch& batch) {
     if (ttft_) ttft_->loads(reservation.request, now());
     offload_->load(reservation.request, (reservation.until - reservation.from) / spec_.scheduler.block_tokens);
   }
+  for (const std::uint32_t request : batch.awaits)
+    if (ttft_) ttft_->loads(request, now());
+  for (const DiskRead& read : batch.reads) offload_->read(read.number, read.blocks);
+  report();
+}
+
+void Instance::on_kv_stored(const KvTier::Contents& contents) {
+  if (KvTier::Contents writes = scheduler_->stored(contents); !writes.empty()) offload_->write(std::move(writes));
+}
+
+void Instance::on_kv_read(std::uint32_t read) {
+  for (const std::uint32_t request : scheduler_->read(read)) {
+    if (ttft_) ttft_->fetched(request, now());
+    engine_.added(request);
+  }
   report();
 }
 
@@ -237,7 +253,7 @@ void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, r
 
 void Instance::on_batch_done(const ScheduledBatch& batch) {
   if (ttft_) ttft_->completed(batch, now());
-  if (HostTier::Contents stores = scheduler_->take_stores(); !stores.empty()) offload_->store(std::move(stores));
+  if (KvTier::Contents stores = scheduler_->take_stores(); !stores.empty()) offload_->store(std::move(stores));
   for (const std::uint32_t request : std::exchange(unseen_, {})) {
     scheduler_->arrived(request);
     if (ttft_) ttft_->fetched(request, now());

@@ -123,7 +123,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   Time now() const { return executor_.fabric().now(); }
   EngineSpec engine_spec(const Setting& setting) const;
   /// Allocates memory. @param paged_blocks  of the KV cache, including the reserved block
-  std::unique_ptr<Scheduler> load(std::uint32_t paged_blocks, std::uint64_t host_blocks);
+  std::unique_ptr<Scheduler> load(std::uint32_t paged_blocks, const HostKv& host);
   void promised(const Reservation& reservation);
   /// Reports load and memory.
   void report();
@@ -141,7 +141,9 @@ class Instance : private EngineClient, private KvOffloadClient {
   void on_finished(std::uint32_t request) override;
   void on_batch_done(const ScheduledBatch& batch) override;
   void on_kv_loaded(std::uint32_t request) override { kv_arrived(request); }
-  void on_kv_stored(const HostTier::Contents& contents) override { scheduler_->stored(contents); }
+  void on_kv_stored(const KvTier::Contents& contents) override;
+  void on_kv_read(std::uint32_t read) override;
+  void on_kv_written(const KvTier::Contents& contents) override { scheduler_->written(contents); }
   Time next_offload() override;
 
   std::uint32_t id_;

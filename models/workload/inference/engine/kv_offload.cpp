@@ -27,12 +27,17 @@ KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string
     Rank& rank = grid.rank(r);
     rank.add_stream("kv_store");
     stores_.push_back(&rank.stream(rank.streams.size() - 1));
+    if (host_.disk_blocks == 0) continue;
+    const auto of_server = [&](const DiskShare& share) { return share.disk == host_.disks[r]; };
+    auto share = std::find_if(shares_.begin(), shares_.end(), of_server);
+    if (share == shares_.end()) share = shares_.insert(share, DiskShare{host_.disks[r], 0});
+    share->bytes += grid.block_bytes(r / grid.width(), block_tokens_);
   }
 }
 
 void KvOffload::load(std::uint32_t request, std::uint64_t blocks) {
   loads_left_.emplace(request, std::vector<bool>(grid_.ranks(), true));
-  emit({request, 0, 1}, blocks);
+  emit({request, 0, kLoad}, blocks);
 }
 
 void KvOffload::cancel(std::uint32_t request) {
@@ -43,10 +48,43 @@ void KvOffload::cancel(std::uint32_t request) {
   loads_left_.erase(left);
 }
 
-void KvOffload::store(HostTier::Contents contents) {
+void KvOffload::store(KvTier::Contents contents) {
   const std::uint64_t blocks = contents.size();
   stores_left_.emplace(next_store_, Store{std::move(contents), grid_.ranks()});
-  emit({next_store_++, 0, 0}, blocks);
+  emit({next_store_++, 0, kStore}, blocks);
+}
+
+void KvOffload::read(std::uint32_t number, std::uint64_t blocks) {
+  reads_left_.emplace(number, static_cast<std::uint32_t>(shares_.size()));
+  for (std::uint16_t d = 0; d < shares_.size(); ++d) {
+    read_ += blocks * shares_[d].bytes;
+    shares_[d].disk->read(blocks * shares_[d].bytes, JobLabel::of(*this, Fields{number, d, kRead}), *this);
+  }
+}
+
+void KvOffload::write(KvTier::Contents contents) {
+  const std::uint64_t blocks = contents.size();
+  writes_left_.emplace(next_write_, Store{std::move(contents), static_cast<std::uint32_t>(shares_.size())});
+  for (std::uint16_t d = 0; d < shares_.size(); ++d) {
+    written_ += blocks * shares_[d].bytes;
+    shares_[d].disk->write(blocks * shares_[d].bytes, JobLabel::of(*this, Fields{next_write_, d, kWrite}), *this);
+  }
+  ++next_write_;
+}
+
+void KvOffload::disk_done(const Fields& fields) {
+  if (fields.what == kRead) {
+    const auto left = reads_left_.find(fields.number);
+    if (left == reads_left_.end() || --left->second > 0) return;
+    reads_left_.erase(left);
+    client_.on_kv_read(fields.number);
+    return;
+  }
+  const auto left = writes_left_.find(fields.number);
+  if (left == writes_left_.end() || --left->second.left > 0) return;
+  const KvTier::Contents contents = std::move(left->second.contents);
+  writes_left_.erase(left);
+  client_.on_kv_written(contents);
 }
 
 void KvOffload::emit(Fields fields, std::uint64_t blocks) {
@@ -54,14 +92,14 @@ void KvOffload::emit(Fields fields, std::uint64_t blocks) {
     fields.rank = static_cast<std::uint16_t>(r);
     Rank& rank = grid_.rank(r);
     Rank& socket = *sockets_.at(host_.memories[r]);
-    Rank& from = fields.is_load != 0 ? socket : rank;
+    Rank& from = fields.what == kLoad ? socket : rank;
     execution::Copy copy;
-    copy.transfers = {{fields.is_load != 0 ? rank.gpu->window() : *socket.memory,
+    copy.transfers = {{fields.what == kLoad ? rank.gpu->window() : *socket.memory,
                        blocks * grid_.block_bytes(r / grid_.width(), block_tokens_)}};
     copy.traffic_class = number(TrafficClass::kv);
     copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
     ++under_way_;
-    executor_.copy(from, fields.is_load != 0 ? *loads_[r] : *stores_[r], std::move(copy), JobLabel::of(*this, fields),
+    executor_.copy(from, fields.what == kLoad ? *loads_[r] : *stores_[r], std::move(copy), JobLabel::of(*this, fields),
                    *this);
   }
 }
@@ -85,12 +123,18 @@ void KvOffload::add_traffic(std::vector<transport::Traffic>& all, double tokens)
   }
 }
 
-void KvOffload::on_job_begun(const Job&) { sends_.begun(); }
+void KvOffload::on_job_begun(const Job& job) {
+  if (job.label().as<Fields>().what <= kLoad) sends_.begun();
+}
 
 void KvOffload::on_job_done(const Job& job) {
   const auto fields = job.label().as<Fields>();
+  if (fields.what > kLoad) {
+    disk_done(fields);
+    return;
+  }
   --under_way_;
-  if (fields.is_load != 0) {
+  if (fields.what == kLoad) {
     loaded_ += job.bytes();
     if (const auto stale = stale_loads_.find({fields.number, fields.rank}); stale != stale_loads_.end()) {
       if (--stale->second == 0) stale_loads_.erase(stale);
@@ -106,20 +150,23 @@ void KvOffload::on_job_done(const Job& job) {
   stored_ += job.bytes();
   const auto left = stores_left_.find(fields.number);
   if (left == stores_left_.end() || --left->second.left > 0) return;
-  const HostTier::Contents contents = std::move(left->second.contents);
+  const KvTier::Contents contents = std::move(left->second.contents);
   stores_left_.erase(left);
   client_.on_kv_stored(contents);
 }
 
 std::string KvOffload::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  return fmt::format("{}_PP[{}]_TP[{}]_{}[{}]{}", f.is_load != 0 ? "KvLoad" : "KvStore", f.rank / grid_.width(),
-                     f.rank % grid_.width(), f.is_load != 0 ? "Req" : "No", f.number, suffix_);
+  static constexpr const char* kNames[] = {"KvStore", "KvLoad", "KvRead", "KvWrite"};
+  const std::string place = f.what > kLoad
+                                ? fmt::format("Disk[{}]", f.rank)
+                                : fmt::format("PP[{}]_TP[{}]", f.rank / grid_.width(), f.rank % grid_.width());
+  return fmt::format("{}_{}_{}{}", kNames[f.what], place, work(arguments), suffix_);
 }
 
 std::string KvOffload::work(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  return fmt::format("{}[{}]", f.is_load != 0 ? "Req" : "No", f.number);
+  return fmt::format("{}[{}]", f.what == kLoad ? "Req" : "No", f.number);
 }
 
 }  // namespace railyard::workload::inference

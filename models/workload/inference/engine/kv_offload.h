@@ -2,6 +2,9 @@
 // OffloadingConnector makes them: a stream of each rank for each direction, each rank its own heads and layers. A block's layers are
 // together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler.
 //
+// With disks, what has come to host memory is written to the disks of the servers, and what a request needs is read from there to host
+// memory first (v1/kv_offload/tiering/manager.py). A server's disk has the blocks' shares of the ranks there.
+//
 // Its horizon: it sends from the end of a batch, whose blocks it stores, or when the scheduler composes a batch.
 #pragma once
 
@@ -14,7 +17,8 @@
 
 #include "transport/horizon.h"
 #include "workload/inference/engine/grid.h"
-#include "workload/inference/kv/host_tier.h"
+#include "workload/inference/engine/kv_disk.h"
+#include "workload/inference/kv/kv_tier.h"
 #include "workload/jobs.h"
 #include "workload/traffic.h"
 
@@ -24,6 +28,8 @@ namespace railyard::workload::inference {
 struct HostKv {
   std::vector<transport::Window> memories;  ///< of each rank's socket
   std::uint64_t blocks = 0;                 ///< for all ranks together, as a block of tokens is in all of them
+  std::vector<KvDisk*> disks;               ///< of each rank's server; none without blocks there
+  std::uint64_t disk_blocks = 0;
 };
 
 class KvOffloadClient {
@@ -31,7 +37,11 @@ class KvOffloadClient {
   /// KV that was loaded for a request is here.
   virtual void on_kv_loaded(std::uint32_t request) = 0;
   /// These blocks are in host memory.
-  virtual void on_kv_stored(const HostTier::Contents& contents) = 0;
+  virtual void on_kv_stored(const KvTier::Contents& contents) = 0;
+  /// A read is over: its blocks are in host memory.
+  virtual void on_kv_read(std::uint32_t read) = 0;
+  /// These blocks are on the disks.
+  virtual void on_kv_written(const KvTier::Contents& contents) = 0;
   /// The earliest instant at which load() or store() may be called.
   virtual Time next_offload() = 0;
 
@@ -46,18 +56,29 @@ class KvOffload : private JobClient, private JobNamer {
             KvOffloadClient& client);
 
   void load(std::uint32_t request, std::uint64_t blocks);
-  void store(HostTier::Contents contents);
+  void store(KvTier::Contents contents);
+
+  /// @param number  of the read
+  void read(std::uint32_t number, std::uint64_t blocks);
+  void write(KvTier::Contents contents);
 
   /// The request does not wait for its KV any more.
   void cancel(std::uint32_t request);
-  /// Blocks under way to host memory are lost.
-  void forget() { stores_left_.clear(); }
+  /// Blocks under way to host memory, or to disks, are lost.
+  void forget() {
+    stores_left_.clear();
+    writes_left_.clear();
+    reads_left_.clear();
+  }
 
   /// Bytes over all ranks, of copies that are done.
   Bytes loaded() const { return loaded_; }
   Bytes stored() const { return stored_; }
-  /// That host memory holds.
+  Bytes read() const { return read_; }
+  Bytes written() const { return written_; }
+  /// That host memory holds, and disks.
   std::uint64_t blocks() const { return host_.blocks; }
+  std::uint64_t disk_blocks() const { return host_.disk_blocks; }
   /// Messages from and to the ranks' memories.
   std::vector<collective::OtherTraffic> traffic();
   /// Adds an estimate of them for so many tokens of prompts.
@@ -73,21 +94,28 @@ class KvOffload : private JobClient, private JobNamer {
     Time next() override { return of_.under_way_ > 0 ? of_.executor_.fabric().now() : of_.client_.next_offload(); }
     const KvOffload& of_;
   };
-  // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i]
+  // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i], KvRead_Disk[d]_No[i], KvWrite_Disk[d]_No[i]
+  enum What : std::uint16_t { kStore, kLoad, kRead, kWrite };
   struct Fields {
-    std::uint32_t number;  ///< of the request, or of the store
-    std::uint16_t rank;
-    std::uint16_t is_load;
+    std::uint32_t number;  ///< of the request; of the store, read or write
+    std::uint16_t rank;    ///< or the place of the disk in shares_
+    std::uint16_t what;
   };
   struct Store {
-    HostTier::Contents contents;
-    std::uint32_t left = 0;  ///< ranks
+    KvTier::Contents contents;
+    std::uint32_t left = 0;  ///< ranks, or disks
+  };
+  /// Of a block, what the ranks of a server have.
+  struct DiskShare {
+    KvDisk* disk = nullptr;
+    Bytes bytes = 0;
   };
 
   /// Emits the copies of all ranks. @param blocks  of tokens
   void emit(Fields fields, std::uint64_t blocks);
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
+  void disk_done(const Fields& fields);
   std::string name(std::uint64_t arguments) const override;
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t) const override { return "kv"; }
@@ -105,9 +133,12 @@ class KvOffload : private JobClient, private JobNamer {
   /// Loads under way that nobody waits for, by request and rank; they end before later ones.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stale_loads_;
   std::unordered_map<std::uint32_t, Store> stores_left_;  ///< by number
-  std::uint32_t next_store_ = 0;
+  std::vector<DiskShare> shares_;
+  std::unordered_map<std::uint32_t, std::uint32_t> reads_left_;  ///< disks, by number
+  std::unordered_map<std::uint32_t, Store> writes_left_;         ///< by number
+  std::uint32_t next_store_ = 0, next_write_ = 0;
   std::uint64_t under_way_ = 0;  ///< copies that have been emitted
-  Bytes loaded_ = 0, stored_ = 0;
+  Bytes loaded_ = 0, stored_ = 0, read_ = 0, written_ = 0;
   Sends sends_;
 };
 

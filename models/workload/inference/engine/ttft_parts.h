@@ -17,7 +17,7 @@
 //   kv_handshake     two instances: the two meet for the first time, and nothing of its KV is posted
 //   kv_post          two instances: threads post the reads of its KV, and nothing of it moves
 //   kv               two instances: its KV is on its way to the instance that decodes, after the prompt: the time that the bytes
-//                    take alone. One instance: it is loaded from host memory
+//                    take alone. One instance: it is read from a disk to host memory, and loaded from there
 //   kv_staging       two instances: kernels gather its KV in a buffer before that way, and bring it to its blocks after it
 //   kv_contention    two instances: the rest of that way: behind other messages
 //   decode_queue     two instances: in the queue of the instance that decodes, for a turn or for memory. If KV is sent while

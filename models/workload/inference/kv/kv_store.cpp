@@ -29,17 +29,61 @@ KvStore::Prefix KvStore::find(Sequence& s, std::uint64_t known) {
   return hits;
 }
 
-HostTier::Contents KvStore::contents(Sequence& s, std::size_t first, std::size_t last) const {
-  HostTier::Contents all;
+KvTier::Contents KvStore::contents(Sequence& s, std::size_t first, std::size_t last) const {
+  KvTier::Contents all;
   for (std::size_t block = first; block < last; ++block) all.push_back(content(s, block));
   return all;
 }
 
 std::uint64_t KvStore::find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known) {
   if (!host_) return 0;
-  const HostTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
+  const KvTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
   host_->touch(all);
   return host_->find(all, prefix.size());
+}
+
+std::optional<KvStore::Awaited> KvStore::read(Sequence& s, const Prefix& prefix, std::uint64_t known) {
+  if (!disk_) return {};
+  const KvTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
+  host_->touch(all);
+  disk_->touch(all);
+  KvTier::Contents missing;
+  std::optional<std::uint32_t> under_way;
+  for (std::size_t i = prefix.size(); i < all.size(); ++i) {
+    if (host_->has(all[i])) continue;
+    if (const std::optional<std::uint32_t> read = reads_.of(all[i])) {
+      if (!under_way) under_way = read;
+    } else if (!disk_->has(all[i]) || host_->begin_write({all[i]}).empty()) {
+      break;
+    } else {
+      missing.push_back(all[i]);
+    }
+  }
+  if (missing.empty()) return under_way ? std::optional(Awaited{*under_way, 0}) : std::nullopt;
+  disk_->begin_read(missing);
+  const std::uint64_t blocks = missing.size();
+  return Awaited{reads_.begin(std::move(missing)), blocks};
+}
+
+std::vector<std::uint32_t> KvStore::end_read(std::uint32_t number) {
+  DiskReads::Read read = reads_.end(number);
+  disk_->end_read(read.contents);
+  host_->end_write(read.contents);
+  return std::move(read.requests);
+}
+
+KvTier::Contents KvStore::stored(const KvTier::Contents& contents) {
+  host_->end_write(contents);
+  if (!disk_) return {};
+  disk_->touch(contents);
+  KvTier::Contents writes = disk_->begin_write(contents);
+  host_->begin_read(writes);
+  return writes;
+}
+
+void KvStore::written(const KvTier::Contents& contents) {
+  host_->end_read(contents);
+  disk_->end_write(contents);
 }
 
 std::uint64_t KvStore::free_blocks(const Prefix& prefix) const {

@@ -4,7 +4,7 @@
 //
 // The KV cache of an instance as its scheduler sees it: sequences take blocks of tokens, fill them, and give them back; a block
 // that is full can be found by a later sequence with the same beginning. Blocks are in GPU memory (BlockPool); there can be copies of
-// them in host memory (HostTier).
+// them in host memory, and of those on disks (KvTier). KV on a disk goes through host memory (DiskReads).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 #include "base/units.h"
 #include "workload/inference/kv/block_pool.h"
-#include "workload/inference/kv/host_tier.h"
+#include "workload/inference/kv/disk_reads.h"
+#include "workload/inference/kv/kv_tier.h"
 #include "workload/inference/requests/request.h"
 
 namespace railyard::workload::inference {
@@ -24,9 +25,12 @@ class KvStore {
   /// @param blocks           including the reserved block
   /// @param caches_prefixes  whether sequences find each other's blocks
   /// @param host_blocks      in host memory; 0: none
-  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, std::uint64_t host_blocks = 0)
+  /// @param disk_blocks      on disks; 0: none
+  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, std::uint64_t host_blocks = 0,
+          std::uint64_t disk_blocks = 0)
       : pool_(blocks), block_tokens_(block_tokens), caches_prefixes_(caches_prefixes) {
     if (host_blocks > 0) host_.emplace(host_blocks);
+    if (disk_blocks > 0) disk_.emplace(disk_blocks);
   }
 
   /// The blocks of a sequence.
@@ -59,11 +63,24 @@ class KvStore {
   /// from the one before.
   Prefix find(Sequence& s, std::uint64_t known);
   /// Null: nothing of it is there.
-  HostTier* host() { return host_ ? &*host_ : nullptr; }
+  KvTier* host() { return host_ ? &*host_ : nullptr; }
   /// Of the blocks [first, last) of a sequence.
-  HostTier::Contents contents(Sequence& s, std::size_t first, std::size_t last) const;
+  KvTier::Contents contents(Sequence& s, std::size_t first, std::size_t last) const;
   /// Blocks that follow a prefix of the sequence's `known` tokens, without the last token, and are in host memory.
   std::uint64_t find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known);
+  /// Reads from disks, as far as host memory has room, those blocks behind a prefix that are there and not in host memory. A block
+  /// that is in neither ends them. @return the read for which the sequence has to wait; none: there is nothing to wait for
+  struct Awaited {
+    std::uint32_t read = 0;
+    std::uint64_t blocks = 0;  ///< of a new read; 0: another sequence has begun it
+  };
+  std::optional<Awaited> read(Sequence& s, const Prefix& prefix, std::uint64_t known);
+  DiskReads& reads() { return reads_; }
+  /// A read is over, and its blocks are in host memory. @return requests that have waited for it
+  std::vector<std::uint32_t> end_read(std::uint32_t number);
+  /// These blocks have come to host memory. @return those that are written to disks from now on
+  KvTier::Contents stored(const KvTier::Contents& contents);
+  void written(const KvTier::Contents& contents);
   /// Blocks of a prefix that are free now, and will not be.
   std::uint64_t free_blocks(const Prefix& prefix) const;
   /// The sequence shares the blocks of its prefix. @pre it has no blocks
@@ -75,10 +92,12 @@ class KvStore {
   void shrink(Sequence& s, std::uint64_t tokens);
   /// The first `tokens` tokens are computed and known: full blocks can be found.
   void fill(Sequence& s, std::uint64_t tokens);
-  /// The content of all blocks is lost, and that of host memory. @pre no sequence has blocks
+  /// The content of all blocks is lost, and that of host memory; disks keep what has been written. @pre no sequence has blocks
   void clear() {
     pool_.clear();
+    reads_.clear();
     if (host_) host_->clear();
+    if (disk_) disk_->interrupt();
   }
   /// All blocks of the sequence. Their content stays until they are taken.
   void give_back(Sequence& s);
@@ -89,7 +108,8 @@ class KvStore {
   BlockPool pool_;
   std::uint32_t block_tokens_;
   bool caches_prefixes_;
-  std::optional<HostTier> host_;
+  std::optional<KvTier> host_, disk_;
+  DiskReads reads_;
 };
 
 }  // namespace railyard::workload::inference

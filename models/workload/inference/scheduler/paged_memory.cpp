@@ -27,6 +27,32 @@ bool PagedScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   return true;
 }
 
+bool PagedScheduler::await_disk(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits) {
+  if (s.has_read) return false;
+  const std::optional<KvStore::Awaited> awaited = store_.read(s.held, hits, s.known);
+  if (!awaited) return false;
+  if (awaited->blocks > 0) {
+    s.has_read = true;
+    if (!s.has_started) s.counts.read_tokens = awaited->blocks * spec_.block_tokens;
+    batch.reads.push_back({awaited->read, awaited->blocks});
+  }
+  store_.reads().join(awaited->read, s.number);
+  s.kv = Sequence::Kv::on_disk;
+  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
+  batch.awaits.push_back(s.number);
+  return true;
+}
+
+std::vector<std::uint32_t> PagedScheduler::read(std::uint32_t number) {
+  std::vector<std::uint32_t> requests = store_.end_read(number);
+  for (const std::uint32_t request : requests) {
+    Sequence& s = *sequences_.at(request);
+    s.kv = Sequence::Kv::here;
+    rejoin(s);
+  }
+  return requests;
+}
+
 bool PagedScheduler::load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hits, std::uint64_t blocks) {
   const std::size_t first = hits.size(), last = first + blocks;
   const std::uint64_t until = last * spec_.block_tokens;
@@ -49,7 +75,7 @@ void PagedScheduler::await_kv(ScheduledBatch& batch, Sequence& s) {
 }
 
 void PagedScheduler::add_stores(const ScheduledBatch& batch) {
-  HostTier* const host = store_.host();
+  KvTier* const host = store_.host();
   if (host == nullptr) return;
   for (const ScheduledBatch::Item& item : batch.items) {
     const auto found = sequences_.find(item.request);
@@ -57,10 +83,10 @@ void PagedScheduler::add_stores(const ScheduledBatch& batch) {
     Sequence& s = *found->second;
     const std::uint64_t end = std::min<std::uint64_t>(item.start + item.tokens, s.prompt);
     if (item.start >= end) continue;
-    const HostTier::Contents contents =
+    const KvTier::Contents contents =
         store_.contents(s.held, item.start / spec_.block_tokens, end / spec_.block_tokens);
     host->touch(contents);
-    const HostTier::Contents written = host->begin_write(contents);
+    const KvTier::Contents written = host->begin_write(contents);
     stores_.insert(stores_.end(), written.begin(), written.end());
   }
 }
@@ -79,7 +105,10 @@ void PagedScheduler::arrived(std::uint32_t number) {
     s.decodes_first = spec_.computes_first_token;
     store_.fill(s.held, s.prompt);
   }
-  // Its turn has come already: before all requests that came after it.
+  rejoin(s);
+}
+
+void PagedScheduler::rejoin(Sequence& s) {
   const auto place =
       std::find_if(waiting_.begin(), waiting_.end(), [&](const Sequence* other) { return is_before(s, *other); });
   waiting_.insert(place, &s);
@@ -100,6 +129,7 @@ std::uint64_t PagedScheduler::cancel(std::uint32_t number) {
   Sequence& s = *own->second;
   const std::uint64_t tokens = s.computed;
   if (!s.loads.empty()) store_.host()->end_read(s.loads);
+  if (s.kv == Sequence::Kv::on_disk) store_.reads().leave(number);
   store_.give_back(s.held);
   running_.erase(std::remove(running_.begin(), running_.end(), &s), running_.end());
   waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), &s), waiting_.end());

@@ -9,7 +9,7 @@ namespace railyard::workload::inference {
 
 PagedScheduler::PagedScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
-      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks),
+      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks, spec.disk_blocks),
       acceptance_(spec.drafts),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)) {}
 
@@ -131,6 +131,7 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   KvStore::Prefix hits;
   if (!has_kv) {
     hits = find(s);
+    if (await_disk(batch, s, hits)) return Refusal::none;
     if (const std::uint64_t below = store_.find_in_host(s.held, hits, s.known); below > 0)
       return load(batch, s, std::move(hits), below) ? Refusal::none : Refusal::blocks;
   }
@@ -152,6 +153,7 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   running_.push_back(&s);
   s.is_running = true;
+  s.has_read = false;
   schedule(batch, s, tokens);
   budget -= tokens;
   return Refusal::none;
@@ -250,6 +252,7 @@ std::string PagedScheduler::blocked() const {
   const auto state = [](const Sequence& of) {
     if (of.is_running) return "runs";
     if (of.kv == Sequence::Kv::arriving) return "its KV is on its way";
+    if (of.kv == Sequence::Kv::on_disk) return "its KV is read from a disk";
     return of.kv == Sequence::Kv::arrived ? "its KV has arrived" : "waits";
   };
   std::vector<Holder> holders;

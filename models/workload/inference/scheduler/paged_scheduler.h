@@ -52,8 +52,10 @@ class PagedScheduler : public Scheduler {
   void begun(const ScheduledBatch&) override {}
   void verify(ScheduledBatch& batch) const override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
-  HostTier::Contents take_stores() override { return std::exchange(stores_, {}); }
-  void stored(const HostTier::Contents& contents) override { store_.host()->end_write(contents); }
+  KvTier::Contents take_stores() override { return std::exchange(stores_, {}); }
+  KvTier::Contents stored(const KvTier::Contents& contents) override { return store_.stored(contents); }
+  void written(const KvTier::Contents& contents) override { store_.written(contents); }
+  std::vector<std::uint32_t> read(std::uint32_t number) override;
 
   bool empty() const override { return sequences_.empty(); }
   std::size_t running() const override { return running_.size(); }
@@ -82,9 +84,10 @@ class PagedScheduler : public Scheduler {
     std::uint64_t last_prefill = 0;  ///< composition that last computed tokens of its prefill
     bool is_running = false;
     bool keeps_blocks = false;  ///< when it leaves
-    enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived } kv = Kv::here;
+    enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived, on_disk } kv = Kv::here;
+    bool has_read = false;          ///< from disks, since it last ran: what host memory has lost again is computed
     std::uint64_t loads_until = 0;  ///< tokens; 0: nothing is loaded from host memory
-    HostTier::Contents loads;
+    KvTier::Contents loads;
     KvStore::Sequence held;  ///< blocks
     Counts counts;
 
@@ -182,6 +185,10 @@ class PagedScheduler : public Scheduler {
   bool reserve_for_kv(ScheduledBatch& batch, Sequence& s);
   /// The same for so many blocks in host memory behind its prefix.
   bool load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hits, std::uint64_t blocks);
+  /// If blocks behind its prefix are on disks, it leaves the queue until they are in host memory. @return whether it does
+  bool await_disk(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits);
+  /// It is in the queue again, before all requests that came after it.
+  void rejoin(Sequence& s);
   /// It leaves the queue until its KV arrives.
   void await_kv(ScheduledBatch& batch, Sequence& s);
   /// Adds the blocks of prompts that a batch has completed to those that are copied to host memory.
@@ -209,7 +216,7 @@ class PagedScheduler : public Scheduler {
   std::unordered_map<std::uint32_t, std::unique_ptr<Sequence>> kept_;  ///< have left; their blocks are being read
   std::map<std::uint64_t, std::unique_ptr<Sequence>> leased_;          ///< by lease: nobody will read their blocks
   std::unordered_map<std::uint32_t, Counts> left_;  ///< of requests that have left with the latest complete()
-  HostTier::Contents stores_;
+  KvTier::Contents stores_;
   Refusal refusal_ = Refusal::none;
   bool refuses_all_ = false;
   std::uint64_t compositions_ = 0;

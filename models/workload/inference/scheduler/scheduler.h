@@ -5,7 +5,7 @@
 //
 // Prompt and answer of a request may run on two instances. The one with the prompts keeps the KV of a request that has left until
 // it has been read. In the other one a request gets memory for its prompt, and runs when the KV has arrived. A request that finds KV in
-// host memory gets memory for that, and runs when it has been loaded.
+// host memory gets memory for that, and runs when it has been loaded. One that finds KV on a disk waits until it is in host memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "workload/inference/kv/block_pool.h"
-#include "workload/inference/kv/host_tier.h"
+#include "workload/inference/kv/kv_tier.h"
 #include "workload/inference/requests/request.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 
@@ -64,8 +64,12 @@ class Scheduler {
   virtual std::vector<std::uint32_t> complete(const ScheduledBatch& batch) = 0;
 
   /// Blocks that are copied to host memory from now on, after complete(). stored() follows.
-  virtual HostTier::Contents take_stores() { return {}; }
-  virtual void stored(const HostTier::Contents&) {}
+  virtual KvTier::Contents take_stores() { return {}; }
+  /// @return blocks that are written to disks from now on. written() follows
+  virtual KvTier::Contents stored(const KvTier::Contents&) { return {}; }
+  virtual void written(const KvTier::Contents&) {}
+  /// A read of a batch is over. @return requests that have waited for it, and are in the queue again
+  virtual std::vector<std::uint32_t> read(std::uint32_t) { return {}; }
 
   /// Whether no request is here.
   virtual bool empty() const = 0;
@@ -94,6 +98,7 @@ class Scheduler {
     std::uint32_t preemptions = 0;
     std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
     std::uint64_t loaded_tokens = 0;      ///< found in host memory then
+    std::uint64_t read_tokens = 0;        ///< found on disks before, and read for it
     std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption
   };
   /// @pre the request is here, or has left with the latest complete()

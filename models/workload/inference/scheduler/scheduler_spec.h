@@ -38,6 +38,7 @@ struct SchedulerSpec {
   BatchMix mix = BatchMix::mixed;
   Reserve reserve = Reserve::sequence;
   std::uint64_t host_blocks = 0;  ///< of KV cache in host memory; 0: none
+  std::uint64_t disk_blocks = 0;  ///< of these on disks; 0: none
   Preemption preemption = Preemption::recompute;
   double watermark_ratio = 0;  ///< share of all blocks that stays free when a request starts beside others
   bool prefix_caching = true;

@@ -86,8 +86,13 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.handoff = spec_.handoff;
-    instances.push_back(std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks,
-                                                   placed[id].host, executor_, client));
+    HostKv host = placed[id].host;
+    for (std::size_t r = 0; host.disk_blocks > 0 && r < placed[id].servers.size(); ++r) {
+      const std::uint32_t server = placed[id].servers[r];
+      host.disks.push_back(&disks_.try_emplace(server, server, spec_.kv_tiers.disk, executor_).first->second);
+    }
+    instances.push_back(
+        std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks, host, executor_, client));
   }
   return instances;
 }
@@ -229,6 +234,7 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
   if (visit.part != RequestPart::answer) {
     stay.counts.cached_tokens = counts.cached_tokens;
     stay.counts.loaded_tokens = counts.loaded_tokens;
+    stay.counts.read_tokens = counts.read_tokens;
     const std::uint64_t found = counts.cached_tokens + counts.loaded_tokens;
     stay.repeated_tokens += stay.lost_last - std::min(stay.lost_last, found);
     stay.lost_last = 0;

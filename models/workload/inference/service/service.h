@@ -64,9 +64,10 @@ class Service : private ApiServerClient,
  public:
   /// An instance of the spec on the machine.
   struct Placed {
-    std::vector<gpu::Gpu*> gpus;  ///< of its ranks
-    std::uint32_t blocks = 0;     ///< of its paged KV cache, including the reserved block
-    HostKv host;                  ///< for copies of its KV
+    std::vector<gpu::Gpu*> gpus;         ///< of its ranks
+    std::uint32_t blocks = 0;            ///< of its paged KV cache, including the reserved block
+    HostKv host;                         ///< for copies of its KV, without disks
+    std::vector<std::uint32_t> servers;  ///< of each rank, by number
   };
   /// @param placed  one for each instance of the spec
   Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
@@ -245,6 +246,7 @@ class Service : private ApiServerClient,
   transport::Fabric& fabric_;
   Executor& executor_;
   Router router_;
+  std::map<std::uint32_t, KvDisk> disks_;  ///< by server
   std::vector<std::unique_ptr<Instance>> instances_;
   /// Tells the router which blocks are in an instance's prefix index.
   struct BlockReports : BlockPool::Listener {

@@ -7,6 +7,7 @@
 
 #include "base/input_error.h"
 #include "workload/inference/engine/instance_spec.h"
+#include "workload/inference/kv/disk_spec.h"
 #include "workload/inference/requests/request_list.h"
 #include "workload/inference/routing/router_spec.h"
 
@@ -43,6 +44,8 @@ struct InstanceChange {
 struct KvTiers {
   double host_bytes_per_server = 0;  ///< for all instances of a server, by their ranks; 0: none
   Origin where;
+  KvDiskSpec disk;  ///< with host memory only
+  Origin disk_where;
 };
 
 struct ServingSpec {

@@ -1,10 +1,10 @@
-#include "workload/inference/kv/host_tier.h"
+#include "workload/inference/kv/kv_tier.h"
 
 #include <algorithm>
 
 namespace railyard::workload::inference {
 
-std::size_t HostTier::find(const Contents& contents, std::size_t first) const {
+std::size_t KvTier::find(const Contents& contents, std::size_t first) const {
   std::size_t end = first;
   for (; end < contents.size(); ++end) {
     const auto found = blocks_.find(contents[end]);
@@ -13,21 +13,21 @@ std::size_t HostTier::find(const Contents& contents, std::size_t first) const {
   return end - std::min(first, end);
 }
 
-void HostTier::touch(const Contents& contents) {
+void KvTier::touch(const Contents& contents) {
   for (auto content = contents.rbegin(); content != contents.rend(); ++content)
     if (const auto found = blocks_.find(*content); found != blocks_.end())
       by_use_.splice(by_use_.end(), by_use_, found->second.place);
 }
 
-void HostTier::begin_read(const Contents& contents) {
+void KvTier::begin_read(const Contents& contents) {
   for (const Content content : contents) ++blocks_.at(content).users;
 }
 
-void HostTier::end_read(const Contents& contents) {
+void KvTier::end_read(const Contents& contents) {
   for (const Content content : contents) --blocks_.at(content).users;
 }
 
-HostTier::Contents HostTier::begin_write(const Contents& contents) {
+KvTier::Contents KvTier::begin_write(const Contents& contents) {
   Contents missing;
   for (const Content content : contents)
     if (blocks_.count(content) == 0) missing.push_back(content);
@@ -49,12 +49,24 @@ HostTier::Contents HostTier::begin_write(const Contents& contents) {
   return missing;
 }
 
-void HostTier::clear() {
+void KvTier::clear() {
   by_use_.clear();
   blocks_.clear();
 }
 
-void HostTier::end_write(const Contents& contents) {
+void KvTier::interrupt() {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    block->second.users = 0;
+    if (block->second.is_written) {
+      ++block;
+    } else {
+      by_use_.erase(block->second.place);
+      block = blocks_.erase(block);
+    }
+  }
+}
+
+void KvTier::end_write(const Contents& contents) {
   for (const Content content : contents) {
     Block& block = blocks_.at(content);
     block.users = 0;

@@ -1,6 +1,6 @@
-// Blocks of KV in host memory, found by their content. A block is here when it has been written; the least recently used ones make
-// room for new ones, unless they are being read or written. Rules of vLLM's CPU offload (v1/kv_offload: lookup, prepare_load,
-// prepare_store, LRU policy). Plain C++; no SystemC.
+// Blocks of KV outside of the GPUs, in host memory or on disks, found by their content. A block is here when it has been written; the
+// least recently used ones make room for new ones, unless they are being read or written. Rules of vLLM's CPU offload (v1/kv_offload:
+// lookup, prepare_load, prepare_store, LRU policy). Plain C++; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 
 namespace railyard::workload::inference {
 
-class HostTier {
+class KvTier {
  public:
   using Content = BlockPool::Content;
   using Contents = std::vector<Content>;
 
   /// @param blocks  at most
-  explicit HostTier(std::uint64_t blocks) : total_(blocks) {}
+  explicit KvTier(std::uint64_t blocks) : total_(blocks) {}
 
   std::uint64_t total() const { return total_; }
   std::uint64_t held() const { return blocks_.size(); }
 
   /// How many of the contents are here, one after the other, from number `first` on.
   std::size_t find(const Contents& contents, std::size_t first) const;
+  bool has(Content content) const { return find({content}, 0) == 1; }
   /// They have been asked for: the first one was used last.
   void touch(const Contents& contents);
   /// Blocks that find() has counted are read, until end_read().
@@ -36,6 +37,8 @@ class HostTier {
   void end_write(const Contents& contents);
   /// Nothing is here any more, nor is being written. @pre nothing is read
   void clear();
+  /// Reads end, and blocks that are being written are not here.
+  void interrupt();
 
  private:
   struct Block {
