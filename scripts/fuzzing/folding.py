@@ -1,4 +1,5 @@
-"""Folded runs against the whole machine: random collectives and training steps on alike servers, with and without simulation.fold.
+"""Folded runs against the whole machine: random collectives and training steps on alike servers, or of replicas in one server, with
+and without simulation.fold.
 
 A folded run that says `exact: true` has the times of the whole machine. One that does not says in `bound` how it may differ.
 """
@@ -16,6 +17,7 @@ from .cases import Failure
 # load on each, also where the part has one message for both.
 EXACT = {"train": 1e-3, "fluid": 1e-2}
 PLATFORMS = ("dgx_h100", "dgx_h100", "dgx_a100", "dgx_b200", "hgx_a100_4gpu", "plx_box")
+SWITCHED = ("dgx_h100", "dgx_a100", "dgx_b200", "gb200_nvl72")  # NVSwitches join the GPUs of a server
 ALGORITHMS = {"all_reduce": ("auto", "ring", "tree", "nvls_tree", "hierarchical", "two_shot", "one_shot"),
               "all_gather": ("auto", "ring"), "reduce_scatter": ("auto", "ring"), "all_to_all": ("auto", "direct", "pxn")}
 OTHER_LIBRARY = {"hierarchical": "trtllm-1.0", "two_shot": "trtllm-1.0", "one_shot": "trtllm-1.0"}
@@ -23,6 +25,8 @@ OTHER_LIBRARY = {"hierarchical": "trtllm-1.0", "two_shot": "trtllm-1.0", "one_sh
 
 def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
     """@return platform, scenario, and the files that the scenario names"""
+    if rng.random() < 0.2:
+        return in_one_server(rng)
     platform = rng.choice(PLATFORMS)
     gpus = machines.MESH_GPUS if platform.startswith("hgx") else machines.USUAL_GPUS
     servers = rng.choice((2, 3, 4, 4, 8))
@@ -47,6 +51,18 @@ def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
         server = rng.randrange(servers)
         made["events"] = [{"at_us": 0, "link": f"node{server}.nic0.network", "rate_ratio": rng.choice((0.25, 0.5))}]
     return platform, made, files
+
+
+def in_one_server(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
+    """Replicas that share the only server, or eight GPUs of a rack."""
+    platform = rng.choice(SWITCHED)
+    workload = training(rng, machines.USUAL_GPUS, 1)
+    workload["dp"] = machines.USUAL_GPUS // (workload["tp"] * workload["pp"])
+    made = {"schema_version": 1, "platform": platform, "seed": 1, "workload": workload, "model": {"config": "models/tiny.json"},
+            "machine": {"groups": {"node": {"servers": 1, "gpu": rng.choice(machines.GPUS[platform])}}}}
+    if rng.random() < 0.6:
+        made["fabric"] = {"fidelity": "fluid"}
+    return platform, made, {"models/tiny.json": bases.MODEL | {"num_hidden_layers": 4}}
 
 
 def collective(rng: random.Random, gpus: int) -> dict:
