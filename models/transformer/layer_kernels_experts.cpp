@@ -55,7 +55,9 @@ LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep, 
   if (const std::uint32_t ranks = expert_ranks_.ranks; ranks > 1) {
     const double even = static_cast<double>(copies) / ranks;
     const auto own = static_cast<std::uint64_t>(std::ceil(even * expert_ranks_.fullest));
-    const std::uint32_t reached = std::max<std::uint32_t>(1, ceil_div(active_experts(tokens), ranks));
+    const std::uint64_t places = model_.experts + std::uint64_t(expert_ranks_.redundant);
+    const auto reached = static_cast<std::uint32_t>(
+        std::max<std::uint64_t>(1, ceil_div(active_experts(tokens) * places, ranks * std::uint64_t(model_.experts))));
     return {own, reached, ceil_div(own, reached)};
   }
   const std::uint64_t routed = load == nullptr ? copies : load->of(copies);

@@ -208,6 +208,17 @@ Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t t
   return all - static_cast<Bytes>(bytes / tp * (ep - 1) / ep);
 }
 
+Bytes expert_weight_bytes(const ModelShape& m, const Stage& stage) {
+  Formatted of_expert;
+  std::uint64_t parameters = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l) {
+    if (!m.routes(m.layer(l))) continue;
+    parameters += mlp_parameters(m, m.ffn);
+    of_expert.add(m.layer(l).experts, mlp_weights(m, m.ffn));
+  }
+  return stored_bytes(parameters - of_expert.parameters, m.dtype) + static_cast<Bytes>(std::ceil(of_expert.bytes));
+}
+
 std::uint32_t rank_kv_heads(const ModelShape& m, std::uint32_t tp) {
   return static_cast<std::uint32_t>(ceil_div(m.kv_heads, tp));
 }

@@ -75,6 +75,8 @@ std::uint64_t rank_projection_weights(const ModelShape& model, const Stage& stag
 /// With the whole of q_down and kv_down.
 /// @param ep  ranks among which whole experts are dealt
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep = 1);
+/// Of one whole routed expert of each layer of the stage that has experts.
+Bytes expert_weight_bytes(const ModelShape& model, const Stage& stage);
 
 /// KV heads on one rank: its share, rounded up, and at least one (heads are replicated if tp exceeds their number).
 std::uint32_t rank_kv_heads(const ModelShape& model, std::uint32_t tp);

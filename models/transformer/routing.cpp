@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/random.h"
@@ -10,6 +11,7 @@ namespace railyard::transformer {
 
 std::vector<double> expert_shares(const Routing& routing, std::uint32_t experts, std::uint32_t experts_per_token,
                                   std::uint32_t layer) {
+  if (routing.traced != nullptr) return routing.traced->at(layer);
   std::vector<double> shares(experts), from(experts + 1);  // from[e]: popularity of all experts from e on
   for (std::uint32_t e = experts; e-- > 0;) from[e] = from[e + 1] + std::pow(e + 1, -routing.skew);
   // The most popular experts get the most that an expert can get, the others the rest.
@@ -42,18 +44,53 @@ std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::
   return loads;
 }
 
-ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing) {
+std::vector<double> balanced_shares(const std::vector<double>& expert_shares, std::uint32_t copies,
+                                    std::uint32_t ranks) {
+  const std::vector<double>& loads = expert_shares;
+  std::vector<std::uint32_t> places(loads.size(), 1);
+  const auto of_place = [&](std::size_t e) { return loads[e] / places[e]; };
+  for (std::uint32_t c = 0; c < copies; ++c) {
+    std::size_t most = 0;
+    for (std::size_t e = 1; e < loads.size(); ++e)
+      if (of_place(e) > of_place(most)) most = e;
+    ++places[most];
+  }
+  std::vector<double> all;
+  for (std::size_t e = 0; e < loads.size(); ++e) all.insert(all.end(), places[e], of_place(e));
+  std::sort(all.begin(), all.end(), std::greater<>());
+  const std::size_t room = all.size() / ranks;
+  std::vector<double> shares(ranks);
+  std::vector<std::size_t> taken(ranks);
+  for (const double load : all) {
+    std::size_t least = ranks;
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (taken[r] < room && (least == ranks || shares[r] < shares[least])) least = r;
+    shares[least] += load;
+    ++taken[least];
+  }
+  return shares;
+}
+
+ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing,
+                         const std::optional<std::uint32_t>& redundant) {
   ExpertRanks result{ranks};
-  if (ranks == 1 || !routing) return result;
+  result.redundant = redundant.value_or(0);
+  if (ranks == 1 || (!routing && !redundant)) return result;
   double sum = 0;
   std::uint32_t layers = 0;
   for (std::uint32_t l = 0; l < model.layers; ++l) {
     if (!model.routes(model.layer(l))) continue;
-    const std::vector<RankLoad> loads =
-        rank_loads(expert_shares(*routing, model.experts, model.experts_per_token, l), ranks);
+    ++layers;
+    const std::vector<double> of_experts =
+        expert_shares(routing.value_or(Routing{}), model.experts, model.experts_per_token, l);
+    if (redundant) {
+      const std::vector<double> shares = balanced_shares(of_experts, *redundant, ranks);
+      sum += *std::max_element(shares.begin(), shares.end()) * ranks;
+      continue;
+    }
+    const std::vector<RankLoad> loads = rank_loads(of_experts, ranks);
     const std::vector<std::uint32_t>& shares = *loads.front().shares;
     sum += static_cast<double>(*std::max_element(shares.begin(), shares.end())) * ranks / RankLoad::kWhole;
-    ++layers;
   }
   if (layers > 0) result.fullest = sum / layers;
   return result;

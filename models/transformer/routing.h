@@ -1,11 +1,12 @@
 // How a router deals tokens to experts. Even: each expert gets the same share. Skewed: the i-th most popular expert of a
 // layer is chosen i^-skew times as often as the first one (Zipf's law). A token goes to k different experts, so no expert
 // gets more than 1/k of the copies; what is over goes to the others by their popularity. Each layer has its own order of
-// experts, drawn by the seed, and keeps it for the whole run.
+// experts, drawn by the seed, and keeps it for the whole run. Traced: shares of each layer, as counted in a real model.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,6 +18,8 @@ namespace railyard::transformer {
 struct Routing {
   double skew = 0;  ///< exponent of Zipf's law; 0: even
   std::uint32_t seed = 0;
+  /// By layer that routes, of its experts; the sum of a layer is 1. Null: by skew.
+  std::shared_ptr<const std::map<std::uint32_t, std::vector<double>>> traced = nullptr;
 };
 
 /// Of the copies that all tokens make, the share of each expert of a layer. The sum is 1.
@@ -34,6 +37,13 @@ struct RankLoad {
 /// By expert-parallel rank: each has experts / ep consecutive experts.
 std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep);
 
+/// Experts placed by their loads instead: some have more than one place, and the share of each rank is as even as the rules of
+/// DeepSeek's EPLB make it (github.com/deepseek-ai/EPLB, eplb.py, without groups): `copies` times, the expert with most
+/// tokens a place gets another place; then places, the heaviest first, go to the rank with least load that has room.
+/// @return the share of each rank  @pre ranks divides the experts and copies together
+std::vector<double> balanced_shares(const std::vector<double>& expert_shares, std::uint32_t copies,
+                                    std::uint32_t ranks);
+
 /// How attention replicas bring tokens to the ranks with their experts, and the results back (replica_steps.h).
 enum class ExpertExchange : std::uint8_t { allgather_reducescatter, all_to_all, deepep_low_latency };
 constexpr std::array<const char*, 3> kExpertExchangeNames{"allgather_reducescatter", "all_to_all",
@@ -44,9 +54,13 @@ constexpr std::array<const char*, 3> kExpertExchangeNames{"allgather_reducescatt
 struct ExpertRanks {
   std::uint32_t ranks = 1;  ///< 1: tensor parallelism divides every expert
   double fullest = 1;       ///< copies of the rank with most of them, relative to an even share; the others wait for it
+  std::uint32_t redundant = 0;  ///< places of experts, beside one of each, on all ranks
   ExpertExchange exchange = ExpertExchange::allgather_reducescatter;  ///< of attention replicas
 };
-/// @param routing  none: even  @pre ranks divides the experts
-ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing);
+/// @param routing    none: even
+/// @param redundant  none: consecutive experts on a rank; otherwise balanced_shares()
+/// @pre ranks divides the experts, redundant ones included
+ExpertRanks expert_ranks(const ModelShape& model, std::uint32_t ranks, const std::optional<Routing>& routing,
+                         const std::optional<std::uint32_t>& redundant = std::nullopt);
 
 }  // namespace railyard::transformer

@@ -44,6 +44,10 @@ def experts(instance, more=""):
     (experts("tp: 2, dp: 2"), "6:36: error: workload.instances.0.dp: 2 with tp 2 is not modelled; accepted: tp 1"),
     (experts("dp: 2, pp: 2"), "6:29: error: workload.instances.0.dp: 2 with pp 2 is not modelled; accepted: pp 1"),
     (experts("tp: 4", "  experts: {routing: {skew: 1}}\n"), "7:12: error: workload.experts: no instance has ep or dp; accepted with these"),
+    (experts("tp: 4, ep: 4", "  experts: {redundant: 3}\n"), "6:36: error: workload.instances.0.ep: 4 does not divide the 8 experts of tiny_experts "
+                                                              "and 3 redundant ones"),
+    (experts("tp: 4, ep: 4", "  experts: {redundant: 28}\n"), "7:24: error: workload.experts.redundant: 28 are more than 4 ranks can hold; accepted: "
+                                                               "up to 24"),
     (experts("tp: 4, ep: 4", "  experts: {exchange: deepep}\n"),
      "7:23: error: workload.experts.exchange: unknown value 'deepep'; accepted: allgather_reducescatter, all_to_all, deepep_low_latency"),
 ])
@@ -52,6 +56,22 @@ def test_experts_that_ranks_cannot_hold(tmp_path, text, line):
     scenario.write_text(HEAD.replace("tiny.json", "tiny_experts.json") + text)
     result = run("plx_box", scenario, "--quiet")
     assert (result.returncode, result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")) == (2, f"s.yaml:{line}")
+
+
+@pytest.mark.parametrize("text, line", [
+    ("0,1,1,1,1,1,1,1,1\n1,1,1,1\n", "h.csv:2:1: error: 3 experts in layer 1; tiny_experts has 8"),
+    ("0,1,1,1,1,1,1,1,1\n2,1,1,1,1,1,1,1,1\n", "h.csv:2:1: error: 2 is no layer of tiny_experts with experts"),
+    ("0,1,1,1,1,1,1,1,1\n", "s.yaml:7:22: error: workload.experts.routing: h.csv has no line for layer 1 of tiny_experts"),
+    ("0,1,1,1,1,1,1,1,x\n", "h.csv:1:1: error: cell 9: expected a number from 0 to 1e18, got 'x'"),
+    ("0,9,1,1,1,1,1,1,1\n", "h.csv:1:1: error: expert 0 has 0.562 of the tokens of layer 0; accepted: at most 1/2, as a token goes to 2 experts"),
+    ("0,1,1,1,1,1,1,1,1\n0,1,1,1,1,1,1,1,1\n", "h.csv:2:1: error: a second line for layer 0"),
+])
+def test_traced_loads_of_another_model(tmp_path, text, line):
+    (tmp_path / "h.csv").write_text(text)
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(HEAD.replace("tiny.json", "tiny_experts.json") + experts("tp: 4, ep: 4", "  experts: {routing: h.csv}\n"))
+    result = run("plx_box", scenario, "--quiet")
+    assert (result.returncode, result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")) == (2, line)
 
 
 def test_a_model_without_experts_has_no_replicas(tmp_path):

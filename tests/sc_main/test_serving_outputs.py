@@ -294,6 +294,20 @@ def test_replicas_exchange_the_tokens_of_each_layer_with_experts(tmp_path, excha
     assert (tmp_path / "simulated" / "requests.csv").read_bytes() == (tmp_path / "out" / "requests.csv").read_bytes()
 
 
+def test_experts_are_placed_by_their_traced_loads(tmp_path):
+    (tmp_path / "traced.csv").write_text("# layer, tokens of each expert\n1,4,4,2,2,2,2,0,0\n0,2,2,1,1,1,1,0,0\n")
+    ends, peaks = [], []
+    for more, fullest in (("", 2), (", redundant: 0", 1), (", redundant: 4", 7 / 6)):  # thirds of the first two experts
+        path = replicas(tmp_path, "{count: 8, prompt_tokens: 2048, output_tokens: 1}", f"experts: {{routing: traced.csv{more}}}\n  kv_blocks: 200")
+        succeed("plx_box", path, "--out", tmp_path / "out", "--quiet", "--jobs", "none")
+        result = summary(tmp_path / "out")
+        assert result["setup"]["instances"][0]["fullest_expert_rank"] == pytest.approx(fullest, rel=1e-5)
+        ends.append(result["metrics"]["end_s"])
+        peaks.append(result["memory"]["a"][0]["peak_bytes"])
+    assert ends[1] < ends[0]  # no rank has four eighths of the copies
+    assert peaks[1] == peaks[0] and peaks[2] - peaks[1] == 2 * 3 * 1024 * 2048 * 2  # one of four more experts, of two layers
+
+
 @pytest.mark.parametrize("method", ["ngram", "mtp", "eagle"])
 def test_replicas_verify_drafts_of_their_own_requests(tmp_path, method):
     path = replicas(tmp_path, "{count: 12, prompt_tokens: 100, output_tokens: 40}",

@@ -269,6 +269,9 @@ def test_skewed_routing(keys, tmp_path):
 def test_skewed_routing_depends_on_its_seed(tmp_path):
     steps = [step(tmp_path, ROUTED, ep=8, routing={"skew": 0.5, "seed": seed})[1] for seed in (1, 1, 2)]
     assert steps[0] == steps[1] != steps[2]
+    (tmp_path / "even.csv").write_text("".join(f"{layer}" + ",7" * 8 + "\n" for layer in range(LAYERS)))
+    even, traced = (step(tmp_path, ROUTED, ep=8, routing=routing)[1] for routing in ({"skew": 0}, str(tmp_path / "even.csv")))
+    assert traced == even
 
 
 @pytest.mark.parametrize("keys, buckets", [({"zero_stage": 1}, 1), ({"zero_stage": 2}, 4), ({"zero_stage": 3}, 4), ({"zero_stage": 3, "bucket_parameters": 10**9}, 1)])

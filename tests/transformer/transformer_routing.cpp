@@ -69,3 +69,40 @@ BOOST_AUTO_TEST_CASE(ranks_get_the_copies_of_their_experts) {
   }
   BOOST_TEST(static_cast<double>(all) == 1.0 * kRanks * kCopies, boost::test_tools::tolerance(1e-5));
 }
+
+BOOST_AUTO_TEST_CASE(places_of_experts_follow_their_loads) {
+  const auto exact = boost::test_tools::tolerance(1e-12);
+  // 256 experts and 32 more places on 16 ranks: 14 whole experts and 4 halves on each.
+  for (const double share : balanced_shares(std::vector<double>(256, 1.0 / 256), 32, 16))
+    BOOST_TEST(share == 1.0 / 16, exact);
+  // The heaviest goes with the lightest.
+  for (const double share :
+       balanced_shares({8 / 36.0, 7 / 36.0, 6 / 36.0, 5 / 36.0, 4 / 36.0, 3 / 36.0, 2 / 36.0, 1 / 36.0}, 0, 4))
+    BOOST_TEST(share == 9 / 36.0, exact);
+  // Ten twelfths, in two places.
+  for (const double share : balanced_shares({10 / 12.0, 1 / 12.0, 1 / 12.0}, 1, 2)) BOOST_TEST(share == 0.5, exact);
+  // Each rank has room for two places: 0.5 alone would be more even.
+  BOOST_TEST((balanced_shares({0.5, 0.25, 0.125, 0.125}, 0, 2) == std::vector<double>{0.625, 0.375}));
+}
+
+BOOST_AUTO_TEST_CASE(copies_of_popular_experts_even_out_ranks) {
+  for (const double skew : {0.3, 0.6, 1.0, 1.5})
+    for (std::uint32_t layer = 0; layer < 8; ++layer) {
+      const std::vector<double> experts = expert_shares({skew, 1}, 256, 8, layer);
+      const auto fullest = [&](std::uint32_t copies) {
+        const std::vector<double> ranks = balanced_shares(experts, copies, 32);
+        BOOST_TEST(sum(ranks) == 1, boost::test_tools::tolerance(1e-9));
+        return 32 * *std::max_element(ranks.begin(), ranks.end());
+      };
+      BOOST_TEST(fullest(0) >= 32 * *std::max_element(experts.begin(), experts.end()));
+      BOOST_TEST(fullest(128) < 1.02);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_gives_the_shares_of_a_layer) {
+  Routing routing;
+  routing.traced = std::make_shared<const std::map<std::uint32_t, std::vector<double>>>(
+      std::map<std::uint32_t, std::vector<double>>{{1, {0.5, 0.25, 0.25, 0}}, {3, {0.25, 0.25, 0.25, 0.25}}});
+  BOOST_TEST((expert_shares(routing, 4, 2, 1) == std::vector<double>{0.5, 0.25, 0.25, 0}));
+  BOOST_TEST((expert_shares(routing, 4, 2, 3) == std::vector<double>(4, 0.25)));
+}

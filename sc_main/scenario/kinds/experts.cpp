@@ -15,12 +15,19 @@ Record<ExpertsSection> experts_record() {
            "the rank of each of its experts; deepep_low_latency: the same in DeepEP's messages");
   r.custom("routing",
            "how tokens are dealt to experts. uniform: each expert gets the same share; skew: some experts of each "
-           "layer are more popular, and all ranks wait for the one with most copies",
-           "uniform or {skew, seed}", routing_schema,
+           "layer are more popular, and all ranks wait for the one with most copies; a file: LAYER,TOKENS OF EXPERT "
+           "0,... for each layer, as traced",
+           kRoutingType, routing_schema,
            [](ExpertsSection& section, const Node& node, const std::string& path) {
-             section.routing = read_routing(node, path);
+             section.routing = read_routing(node, path, section.routing_file);
            })
+      .is_path(Field::Path::unless_name)
       .fallback("uniform");
+  r.add("redundant", &ExpertsSection::redundant,
+        "places for experts, beside one of each. Experts are then placed on ranks by their share of tokens, popular "
+        "ones several times (DeepSeek's EPLB); 0: once each")
+      .range(0, 1u << 16)
+      .fallback("none: consecutive experts on a rank");
   return r;
 }
 
@@ -42,11 +49,20 @@ transformer::ExpertRanks resolve_expert_ranks(std::optional<std::uint32_t> ep, c
     refuse("is not tp x dp, " + std::to_string(ranks) +
            "; accepted: tp x dp (experts are dealt whole to these ranks), or none (without dp, tensor parallelism "
            "divides every expert)");
-  if (model.experts % *ep != 0)
-    refuse("does not divide the " + std::to_string(model.experts) + " experts of " + model.name);
+  const std::uint64_t redundant = experts.redundant.value_or(0), most = std::uint64_t(model.experts) * (*ep - 1);
+  if ((model.experts + redundant) % *ep != 0)
+    refuse("does not divide the " + std::to_string(model.experts) + " experts of " + model.name +
+           (redundant > 0 ? " and " + std::to_string(redundant) + " redundant ones" : ""));
+  if (redundant > most)
+    throw InputError(place_of(source.root, "workload.experts.redundant"),
+                     "workload.experts.redundant: " + std::to_string(redundant) + " are more than " +
+                         std::to_string(*ep) + " ranks can hold; accepted: up to " + std::to_string(most));
   if (mapping.profile != nullptr)
     refuse("with compute.profile, whose experts are divided by tensor parallelism; accepted: none");
-  transformer::ExpertRanks result = transformer::expert_ranks(model, *ep, experts.routing);
+  std::optional<transformer::Routing> routing = experts.routing;
+  if (!experts.routing_file.empty())
+    routing = traced_routing(experts.routing_file, "workload.experts.routing", model, source);
+  transformer::ExpertRanks result = transformer::expert_ranks(model, *ep, routing, experts.redundant);
   result.exchange = experts.exchange;
   return result;
 }

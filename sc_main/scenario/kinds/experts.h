@@ -14,13 +14,16 @@ namespace railyard::scenario {
 
 struct ExpertsSection {
   transformer::ExpertExchange exchange = transformer::ExpertExchange::allgather_reducescatter;
-  std::optional<transformer::Routing> routing;  ///< none: even
+  std::optional<transformer::Routing> routing;  ///< none: even, or traced
+  std::string routing_file;
+  std::optional<std::uint32_t> redundant;
 };
 Record<ExpertsSection> experts_record();
 
 /// @param ep    as written; none: tensor parallelism divides every expert, or replicas deal them to all their ranks
 /// @param key   of the instance
-/// @throws InputError  ep is not tp x dp, or does not divide the experts; a dense model; measured kernel times
+/// @throws InputError  ep is not tp x dp, or does not divide the experts, redundant ones included; a dense model; measured
+/// kernel times; more redundant experts than ranks can hold; a file of another model
 transformer::ExpertRanks resolve_expert_ranks(std::optional<std::uint32_t> ep, const ExpertsSection& experts,
                                               const workload::inference::Mapping& mapping,
                                               const transformer::ModelShape& model, const std::string& key,

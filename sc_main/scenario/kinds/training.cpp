@@ -13,6 +13,7 @@
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/recompute.h"
 #include "sc_main/scenario/kinds/requests.h"
+#include "sc_main/scenario/kinds/routing.h"
 #include "sc_main/scenario/kinds/tp_overlap.h"
 #include "sc_main/scenario/kinds/training_keys.h"
 #include "sc_main/scenario/kinds/training_schedule.h"
@@ -102,6 +103,8 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   if (spec.zero_stage < 2 && spec.gtp() == 1) spec.form.gradient_sum = software.gradient_sum;
 }
 
+bool deals_unevenly(const TrainingSection& written) { return written.routing || !written.routing_file.empty(); }
+
 /// Tensor-parallel ranks have whole experts.
 bool has_whole_experts(const TrainingSection& written) {
   return written.expert_tp.value_or(written.written_tp) != written.written_tp;
@@ -115,7 +118,7 @@ void check_whole_experts(const TrainingSection& written, std::uint64_t dp, const
     refuse("expert_tp", std::to_string(*written.expert_tp) + "; accepted: 1, or tp, which is " + std::to_string(tp));
   if (model.experts == 0) refuse("expert_tp", model.name + " has no experts");
   if (!written.sequence_parallel) refuse("expert_tp", "1 needs sequence_parallel: true");
-  if (written.routing) refuse("expert_tp", "1 needs routing: uniform");
+  if (deals_unevenly(written)) refuse("expert_tp", "1 needs routing: uniform");
   if (written.written_cp > 1 || written.written_gtp > 1) refuse("expert_tp", "1 needs cp: 1 and gtp: none");
   if (ep % tp != 0 || tp * dp % ep != 0)
     refuse("ep", std::to_string(ep) + " with expert_tp: 1; accepted: a multiple of tp, " + std::to_string(tp) +
@@ -127,7 +130,7 @@ void check_experts(const TrainingSection& written, std::uint64_t dp, const trans
   const bool whole = has_whole_experts(written);
   if (whole) check_whole_experts(written, dp, model, source);
   const std::uint32_t ep = written.written_ep;
-  if (written.routing && model.experts == 0) refuse_workload(source, "routing", model.name + " has no experts");
+  if (deals_unevenly(written) && model.experts == 0) refuse_workload(source, "routing", model.name + " has no experts");
   if (ep == 1) return;
   if (model.experts == 0) refuse_workload(source, "ep", model.name + " has no experts; accepted: 1");
   if (model.experts % ep != 0)
@@ -292,6 +295,8 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
                         ".servers to " + std::to_string(ceil_div(model_ranks * dp, machine.board.gpus)) + " or more");
   check_dualpipe(written, source);
   check_experts(written, dp, model, source);
+  if (!written.routing_file.empty())
+    spec.routing = traced_routing(written.routing_file, "workload.routing", model, source);
   check_gtp(written, model, source);
   check_positions(written, model, setting.served.context_tokens, source);
   check_context(written, model, source);

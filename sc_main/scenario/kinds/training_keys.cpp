@@ -234,10 +234,13 @@ Record<TrainingSection> training_record() {
   r.custom(
        "routing",
        "how tokens are dealt to experts. uniform: each expert gets the same share; skew: some experts of each layer "
-       "are "
-       "more popular, so expert-parallel ranks get unequal shares",
-       "uniform or {skew, seed}", routing_schema,
-       [](Section& section, const Node& node, const std::string& path) { section.routing = read_routing(node, path); })
+       "are more popular, so expert-parallel ranks get unequal shares; a file: LAYER,TOKENS OF EXPERT 0,... for each "
+       "layer, as traced",
+       kRoutingType, routing_schema,
+       [](Section& section, const Node& node, const std::string& path) {
+         section.routing = read_routing(node, path, section.routing_file);
+       })
+      .is_path(Field::Path::unless_name)
       .fallback("uniform");
   r.number_or("dp", "auto", &Section::written_dp,
               "data-parallel replicas of all weights but those of experts; auto: GPUs / (tp gtp cp pp)")

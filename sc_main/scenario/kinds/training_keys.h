@@ -29,6 +29,7 @@ struct TrainingSection : TrainingSpec {
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
   std::string written_software = "megatron_core";
+  std::string routing_file;
   // Keys that the software's sheet states in another form: by schedule, by rank, by one word.
   std::optional<bool> pp_overlap_key;
   std::optional<std::uint64_t> bucket_key;

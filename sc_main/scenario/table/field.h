@@ -113,7 +113,7 @@ bool is_word(const Field& field, const Node& node);
 void check_name(const Entry& entry, const std::string& path);
 extern const char* const kNamePattern;
 std::string number_text(double value);
-/// For a field with Path::unless_name: true if the value has a '/' or ends in ".yaml".
+/// For a field with Path::unless_name: true if the value has a '/' or ends in ".yaml" or ".csv".
 bool is_file_name(const std::string& value);
 /// The variant to which the mapping's keys belong. @throws InputError for keys of two variants
 std::size_t variant_of(const Field& field, const Node& node, const std::string& path);

@@ -83,9 +83,10 @@ bool is_integer_text(const std::string& text) {
 }  // namespace
 
 bool is_file_name(const std::string& name) {
-  const std::string ending = ".yaml";
-  return name.find('/') != std::string::npos ||
-         (name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0);
+  const auto ends = [&](const std::string& ending) {
+    return name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+  };
+  return name.find('/') != std::string::npos || ends(".yaml") || ends(".csv");
 }
 
 std::string number_text(double value) {

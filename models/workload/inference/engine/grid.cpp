@@ -29,6 +29,7 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
       timer_(model, mapping.tp, kernels_, mapping.profile) {
   timer_.set_libraries(engine.attention, engine.block_scaled_products);
   timer_.set_expert_ranks(mapping.experts);
+  for (const transformer::Stage& stage : stages_) weights_.push_back(inference::weight_bytes(model_, stage, mapping));
   const std::uint32_t width = mapping.tp * mapping.dp;
   std::vector<Rank*> ranks;
   std::uint32_t layer = 0;

@@ -83,9 +83,7 @@ class Grid {
   void load_paged(std::uint64_t pass_tokens, std::uint64_t logit_rows, std::uint32_t blocks, std::uint32_t block_tokens,
                   const DraftMemory& drafts = {});
   /// Weights of a rank of stage p, with those of a draft model.
-  Bytes weight_bytes(std::uint32_t p) const {
-    return rank_weight_bytes(model_, stages_[p], tp(), replicas()) + (stages_[p].last ? drafts_.weights : 0);
-  }
+  Bytes weight_bytes(std::uint32_t p) const { return weights_[p] + (stages_[p].last ? drafts_.weights : 0); }
   /// Bytes of a block of KV cache on a rank of stage p.
   Bytes block_bytes(std::uint32_t p, std::uint32_t block_tokens) const {
     return (kv_->bytes_per_token(p) + (stages_[p].last ? drafts_.kv_per_token : 0)) * block_tokens;
@@ -105,6 +103,7 @@ class Grid {
   std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
   std::vector<transport::Horizon*> sends_;           ///< by stage
   std::vector<transformer::Stage> stages_;
+  std::vector<Bytes> weights_;  ///< by stage
   std::vector<std::uint32_t> first_layer_;
   std::unique_ptr<KvCache> kv_;
   DraftMemory drafts_;

@@ -18,7 +18,7 @@ std::vector<StageMemory> stage_memory(const transformer::ModelShape& of_all, con
   std::vector<StageMemory> all;
   for (const transformer::Stage& stage : transformer::stages_of(instance.mapping.stage_layers)) {
     StageMemory m;
-    m.weights = transformer::rank_weight_bytes(model, stage, tp, instance.mapping.dp);
+    m.weights = weight_bytes(model, stage, instance.mapping);
     m.activations = transformer::activation_bytes(model, stage, tp, scheduler.max_batched_tokens,
                                                   std::min(scheduler.max_seqs, scheduler.max_batched_tokens));
     m.block = transformer::kv_bytes_per_token(model, stage, tp) * scheduler.block_tokens;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transformer/layer_profile.h"
+#include "transformer/parameters.h"
 #include "transformer/routing.h"
 
 namespace railyard::workload::inference {
@@ -25,5 +26,8 @@ struct Mapping {
 
   std::uint32_t ranks() const { return tp * dp * pp; }
 };
+
+/// Of a stage, on each of its ranks: redundant experts included.
+Bytes weight_bytes(const transformer::ModelShape& model, const transformer::Stage& stage, const Mapping& mapping);
 
 }  // namespace railyard::workload::inference
