@@ -37,7 +37,7 @@ void PassCourse::add(Job& job) {
   job.course_ = this;
   job.member_ = static_cast<std::uint32_t>(members_.size());
   job.step_ = 0;
-  members_.push_back({&job});
+  members_.emplace_back().job = &job;
   ++left_;
 }
 
