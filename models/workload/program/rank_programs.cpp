@@ -1,6 +1,10 @@
 #include "workload/program/rank_programs.h"
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <set>
+
+#include "workload/traffic.h"
 
 namespace railyard::workload {
 
@@ -18,6 +22,7 @@ void RankPrograms::kernels(std::uint32_t rank, const gpu::SharedChain& chain, st
   wait_for(rank, launch(rank, launches));
   ++live_;
   State& state = states_[rank];
+  state.clock.add(least_time(chain));
   Rank& r = *ranks_[rank];
   state.last = executor_.kernel(r, r.stream(compute_), chain, label, client_, state.waits);
   state.waits.clear();
@@ -50,7 +55,11 @@ void RankPrograms::collective(Communicator& communicator, const collective::Coll
 }
 
 const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, const collective::CollectiveSpec& spec,
-                                               const JobLabel& label, const std::vector<JobRef>& after) {
+                                               const JobLabel& label, const std::vector<JobRef>& after,
+                                               const std::vector<Time>& places) {
+  if (NextSends* const sends = announced(communicator))
+    for (std::uint32_t m = 0; m < communicator.size(); ++m)
+      sends->emitted(m, places.empty() ? place(communicator.rank(m).number) : places[m]);
   executor_.collective(communicator, spec, label, client_, jobs_, after);
   live_ += static_cast<std::int64_t>(jobs_.size());
   return jobs_;
@@ -59,12 +68,14 @@ const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, const
 JobRef RankPrograms::send(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
                           const std::vector<JobRef>& after) {
   ++live_;
+  if (NextSends* const sends = announced(pair)) sends->emitted(0, place(pair.rank(0).number));
   return executor_.send(pair, exchange, label, client_, after);
 }
 
 JobRef RankPrograms::receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
-                             const std::vector<JobRef>& after) {
+                             const std::vector<JobRef>& after, Time place) {
   ++live_;
+  if (NextSends* const sends = announced(pair)) sends->emitted(1, place);
   return executor_.receive(pair, exchange, label, client_, after);
 }
 
@@ -97,6 +108,48 @@ std::vector<JobRef> RankPrograms::last_of(const Communicator& communicator) cons
   std::vector<JobRef> jobs;
   for (const Rank* rank : communicator.ranks()) jobs.push_back(states_[rank->number].last);
   return jobs;
+}
+
+void RankPrograms::announce(Communicator& communicator, bool one_way) {
+  if (communicator.members() == 1) return;
+  std::vector<NextSends::Follows> members;
+  for (std::uint32_t m = 0; m < communicator.size(); ++m)
+    members.push_back({&states_[communicator.rank(m).number].clock, !one_way || m == 0});
+  const std::string name = fmt::format("{} of rank {}", kTrafficClasses[communicator.request().traffic_class].name,
+                                       communicator.rank(0).number);
+  announced_.push_back({&communicator, one_way, NextSends(name, executor_.fabric(), members)});
+  sends_of_[&communicator] = &announced_.back().sends;
+}
+
+NextSends* RankPrograms::announced(const Communicator& communicator) {
+  if (sends_of_.empty()) return nullptr;
+  const auto found = sends_of_.find(&communicator);
+  return found == sends_of_.end() ? nullptr : found->second;
+}
+
+void RankPrograms::add_announced(std::vector<collective::OtherTraffic>& all) {
+  for (Announced& each : announced_) {
+    const std::vector<transport::Window>& members = each.communicator->group().members;
+    const std::set<transport::Window> distinct(members.begin(), members.end());  // copies of a member have one
+    const std::uint8_t traffic_class = each.communicator->request().traffic_class;
+    for (const Rank* from : each.communicator->ranks()) {
+      if (each.one_way && from != each.communicator->ranks().front()) continue;
+      for (const transport::Window to : distinct)
+        if (to != from->gpu->window()) all.push_back({from->gpu->window(), to, traffic_class, &each.sends});
+    }
+  }
+}
+
+void RankPrograms::begun(const Job& job, const Communicator* by) {
+  if (is_of_program(job)) states_[job.rank().number].clock.begin(executor_.fabric().now());
+  if (by == nullptr) return;
+  if (NextSends* const sends = announced(*by)) sends->begun(job.member());
+}
+
+void RankPrograms::ended(const Job& job, const Communicator* by) {
+  if (is_of_program(job)) states_[job.rank().number].clock.end(least_time(job.kernels()));
+  if (by == nullptr) return;
+  if (NextSends* const sends = announced(*by)) sends->done(job.member());
 }
 
 void RankPrograms::wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, const JobLabel& label) {

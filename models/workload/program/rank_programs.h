@@ -11,12 +11,19 @@
 // A framework that launches eagerly issues kernels and collectives one by one, in program order. Each takes the host of
 // its rank `host_us`, and a job begins when the host has launched all of its kernels. The host runs ahead of the GPU,
 // unless the program makes the host wait for jobs (wait_on_host()).
+//
+// announce() says of a communicator that it begins collectives only where programs have come to, so that collectives on links that
+// it uses, too, are replayed before (collective/reuse.h).
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "workload/jobs.h"
+#include "workload/program/next_sends.h"
 
 namespace railyard::workload {
 
@@ -56,17 +63,22 @@ class RankPrograms {
   JobRef kernels_beside(std::uint32_t rank, std::size_t stream, const gpu::SharedChain& chain, const JobLabel& label,
                         const std::vector<JobRef>& after);
   /// A collective beside the programs. @param after  as in Executor::collective()
+  /// @param places  in the members' programs, before which they do not begin it; none: behind all that these have by now
   /// @return the jobs of its members, until the next call
   const std::vector<JobRef>& start(Communicator& communicator, const collective::CollectiveSpec& spec,
-                                   const JobLabel& label, const std::vector<JobRef>& after = {});
+                                   const JobLabel& label, const std::vector<JobRef>& after = {},
+                                   const std::vector<Time>& places = {});
   const std::vector<JobRef>& start(Communicator& communicator, collective::Operation operation, Bytes bytes,
-                                   const JobLabel& label, const std::vector<JobRef>& after = {}) {
-    return start(communicator, communicator.choose(operation, bytes), label, after);
+                                   const JobLabel& label, const std::vector<JobRef>& after = {},
+                                   const std::vector<Time>& places = {}) {
+    return start(communicator, communicator.choose(operation, bytes), label, after, places);
   }
+  /// If the communicator is announced, the send waits for the rank's latest job.
   JobRef send(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
               const std::vector<JobRef>& after);
+  /// @param place  in the rank's program, before which it does not begin
   JobRef receive(Communicator& pair, const execution::Exchange& exchange, const JobLabel& label,
-                 const std::vector<JobRef>& after);
+                 const std::vector<JobRef>& after, Time place = Time());
   /// Messages from a rank's memory, in one of its streams.
   JobRef copy(std::uint32_t rank, std::size_t stream, execution::Copy copy, const JobLabel& label,
               const std::vector<JobRef>& after);
@@ -92,6 +104,19 @@ class RankPrograms {
   void wait_on_host(std::uint32_t rank, std::vector<JobRef>& jobs, const JobLabel& label);
   bool host_launches() const { return host_.launch_us > 0; }
 
+  /// Before the first job: all collectives of this communicator are started here, and its jobs are told to begun() and done(). What
+  /// has not been started yet will wait for all jobs that the members' programs have by now.
+  /// @param one_way  sends from the first member to the second; these wait for the program of the first one
+  void announce(Communicator& communicator, bool one_way = false);
+  /// Messages of announced communicators.
+  void add_announced(std::vector<collective::OtherTraffic>& all);
+  /// The latest place in the program of a rank.
+  Time place(std::uint32_t rank) const { return states_[rank].clock.work(); }
+  /// A job of a program, or of an announced communicator, has begun. @param by  null: none of these
+  void begun(const Job& job, const Communicator* by);
+  /// The same when it has ended, before done().
+  void ended(const Job& job, const Communicator* by);
+
   /// A job has ended.
   void done() { --live_; }
   /// A job of wait_on_host() has ended.
@@ -101,12 +126,15 @@ class RankPrograms {
 
  private:
   struct State {
+    ProgramClock clock;
     JobRef last;
     std::vector<JobRef> waits;
     Time launched;                 ///< when the host has launched all that is emitted; without what is queued
     Time queued;                   ///< launches after the last wait of the host
     std::uint32_t waits_left = 0;  ///< jobs of wait_on_host() that are not done
   };
+  bool is_of_program(const Job& job) const { return &job.stream() == &ranks_[job.rank().number]->stream(compute_); }
+  NextSends* announced(const Communicator& communicator);
   Time launch_time(std::uint32_t kernels) const { return Time::seconds(kernels * host_.launch_us * 1e-6); }
 
   std::vector<Rank*> ranks_;
@@ -116,7 +144,14 @@ class RankPrograms {
   JobClient& client_;
   std::vector<State> states_;  ///< by rank
   std::int64_t live_ = 0;
-  std::vector<JobRef> jobs_;  ///< kept to avoid allocations
+  struct Announced {
+    const Communicator* communicator;
+    bool one_way;
+    NextSends sends;
+  };
+  std::deque<Announced> announced_;
+  std::unordered_map<const Communicator*, NextSends*> sends_of_;  ///< of these
+  std::vector<JobRef> jobs_;                                      ///< kept to avoid allocations
 };
 
 }  // namespace railyard::workload

@@ -1,14 +1,10 @@
 // The least time that the jobs of a pass may take: when the links of a stage are free of others (stage_sends.h).
 #include "workload/inference/engine/pipeline.h"
+#include "workload/program/program_clock.h"
 
 namespace railyard::workload::inference {
 
 Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
-  const auto of = [](const gpu::SharedChain& chain) {
-    // Less than the time alone by more than what is lost in rounding.
-    constexpr double kRounding = 1e-9;
-    return chain == nullptr ? Time() : since(Time::seconds(chain->seconds * (1 - kRounding)), Time::fs(1));
-  };
   LeastTimes least;
   for (const std::vector<Pass::Step>& steps : pass.layers) {
     LeastTimes::OfLayer& layer = least.layers.emplace_back();
@@ -16,9 +12,9 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
     for (const Pass::Step& step : steps) {
       if (step.kernels == nullptr) continue;
       const bool is_mlp = step.part == transformer::LayerPart::mlp;
-      (is_mlp ? mlp : attention) = of(step.kernels);
-      layer.all += of(step.kernels);
-      if (is_mlp) layer.after_attention += of(step.kernels);
+      (is_mlp ? mlp : attention) = workload::least_time(step.kernels);
+      layer.all += workload::least_time(step.kernels);
+      if (is_mlp) layer.after_attention += workload::least_time(step.kernels);
     }
     layer.attention = layer.after_attention + attention;
     layer.mlp = mlp;
@@ -26,9 +22,9 @@ Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
   least.after_draft.resize(pass.drafts.size());
   for (std::size_t d = pass.drafts.size(); d-- > 0;) {
     least.after_draft[d] = least.drafts;
-    for (const Pass::Step& step : pass.drafts[d]) least.drafts += of(step.kernels);
+    for (const Pass::Step& step : pass.drafts[d]) least.drafts += workload::least_time(step.kernels);
   }
-  least.head = of(pass.head) + least.drafts;
+  least.head = workload::least_time(pass.head) + least.drafts;
   least.after.resize(grid_.model().layers);
   for (std::uint32_t p = 0; p < grid_.pp(); ++p) {
     Time sum = grid_.stage(p).last ? least.head : Time();

@@ -206,35 +206,46 @@ void GradientSync::reduce_bucket(std::uint32_t p, std::uint32_t b, const LayerEn
     const std::uint32_t first = communicator->rank(0).number;
     if (pipeline_rank(first) != p || communicator->members() == 1) continue;
     std::vector<JobRef> after;
+    std::vector<Time> places;
     for (const Rank* rank : communicator->ranks()) {
-      const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank->number, bucket.layers.back()});
-      after.push_back(end != ends.end() ? end->second : programs_.last(rank->number));
+      const LayerEnd end = end_of(bucket, rank->number, ends);
+      after.push_back(end.job);
+      places.push_back(end.place);
     }
     const std::vector<JobRef>& jobs =
-        programs_.start(*communicator, operation, bytes, jobs_.label(Jobs::kGradients, 0, b, first), after);
+        programs_.start(*communicator, operation, bytes, jobs_.label(Jobs::kGradients, 0, b, first), after, places);
     for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
   }
-  reduce_shards(p, b);
+  reduce_shards(p, b, ends);
   if (offload_ == nullptr || spec_.zero_stage >= 2) return;
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
     if (pipeline_rank(rank) != p) continue;
-    const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank, bucket.layers.back()});
-    const JobRef alone = end != ends.end() ? end->second : programs_.last(rank);
+    const JobRef alone = end_of(bucket, rank, ends).job;
     const bool is_reduced = reduced_[rank][b].job != nullptr;
     offload_->send_gradients(rank, b, owned(rank, bucket), is_reduced ? reduced_[rank][b] : alone);
   }
 }
 
-void GradientSync::reduce_shards(std::uint32_t p, std::uint32_t b) {
+GradientSync::LayerEnd GradientSync::end_of(const GradientBucket& bucket, std::uint32_t rank,
+                                            const LayerEnds& ends) const {
+  const auto end = bucket.layers.empty() ? ends.end() : ends.find({rank, bucket.layers.back()});
+  return end != ends.end() ? end->second : LayerEnd{programs_.last(rank), programs_.place(rank)};
+}
+
+void GradientSync::reduce_shards(std::uint32_t p, std::uint32_t b, const LayerEnds& ends) {
   const Bytes bytes =
       ceil_div(buckets_[p][b].parameters * static_cast<std::uint64_t>(bytes_of(spec_.gradients)), spec_.state_shards());
   for (const auto& communicator : same_shard_.all()) {
     const std::uint32_t first = communicator->rank(0).number;
     if (pipeline_rank(first) != p) continue;
     std::vector<JobRef> after;
-    for (const Rank* rank : communicator->ranks()) after.push_back(reduced_[rank->number][b]);
+    std::vector<Time> places;
+    for (const Rank* rank : communicator->ranks()) {
+      after.push_back(reduced_[rank->number][b]);
+      places.push_back(end_of(buckets_[p][b], rank->number, ends).place);
+    }
     const std::vector<JobRef>& jobs = programs_.start(*communicator, collective::Operation::all_reduce, bytes,
-                                                      jobs_.label(Jobs::kShardGradients, 0, b, first), after);
+                                                      jobs_.label(Jobs::kShardGradients, 0, b, first), after, places);
     for (std::size_t m = 0; m < jobs.size(); ++m) reduced_[communicator->rank(m).number][b] = jobs[m];
   }
 }
@@ -352,6 +363,29 @@ void GradientSync::end_step() {
   if (spec_.software.param_gather_overlap) return;
   gather_weights();
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) programs_.wait_for(rank, gathered_[rank]);
+}
+
+void GradientSync::announce(bool replicas) {
+  for (const auto& communicator : tied_.all()) programs_.announce(*communicator);
+  for (const Communicators* all : {&dp_, &expert_dp_, &same_shard_, &weights_, &expert_weights_, &norm_})
+    for (const auto& communicator : all->all())
+      if (replicas) programs_.announce(*communicator);
+  for (const Communicators& pass : norm_pass_)
+    for (const auto& communicator : pass.all()) programs_.announce(*communicator, true);
+}
+
+const Communicator* GradientSync::communicator_of(const Job& job) const {
+  const Jobs::Fields f = Jobs::fields_of(job);
+  const std::uint32_t rank = job.rank().number, p = pipeline_rank(rank);
+  switch (f.what) {
+    case Jobs::kGradients: return &reducing(buckets_[p][f.detail]).of(rank);
+    case Jobs::kShardGradients: return &same_shard_.of(rank);
+    case Jobs::kGather: return &gathering(buckets_[p][f.detail]).of(rank);
+    case Jobs::kNormReduce: return f.detail == 0 ? nullptr : &norm_.of(rank);
+    case Jobs::kTiedGradients: return &tied_.of(rank);
+    case Jobs::kNormPass: return &norm_pass_[p - f.detail].of(rank);
+    default: return nullptr;
+  }
 }
 
 std::vector<GroupTraffic> GradientSync::traffic() const {

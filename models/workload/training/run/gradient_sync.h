@@ -34,8 +34,13 @@ class GradientSync {
   struct Streams {
     std::size_t compute, gradients, weights;
   };
-  /// The last job of a rank in a layer, by (rank, layer).
-  using LayerEnds = std::map<std::pair<std::uint32_t, std::uint32_t>, JobRef>;
+  /// The last job of a rank in a layer, and its place in the rank's program.
+  struct LayerEnd {
+    JobRef job;
+    Time place;
+  };
+  /// By (rank, layer).
+  using LayerEnds = std::map<std::pair<std::uint32_t, std::uint32_t>, LayerEnd>;
 
   /// @param tp  communicators of the tensor-parallel ranks, in the stream of the programs
   GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
@@ -66,6 +71,10 @@ class GradientSync {
   Bytes tied_bytes() const;
   /// Of all steps.
   std::vector<GroupTraffic> traffic() const;
+  /// Says when stages may send to each other (RankPrograms::announce()). @param replicas  and these. @pre without gtp and zero_stage 3
+  void announce(bool replicas);
+  /// Of the jobs that they run; null: of other jobs.
+  const Communicator* communicator_of(const Job& job) const;
   /// Parameters whose optimizer state a rank holds.
   std::uint64_t owned(std::uint32_t rank) const;
   /// Updated weights of a bucket, as ranks gather them (zero_stage 1 and 2).
@@ -93,7 +102,9 @@ class GradientSync {
   std::vector<JobRef> find_norm();
   void reduce_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
   /// hsdp: after reduce_bucket().
-  void reduce_shards(std::uint32_t pipeline_rank, std::uint32_t bucket);
+  void reduce_shards(std::uint32_t pipeline_rank, std::uint32_t bucket, const LayerEnds& ends);
+  /// Where a rank has the last gradient of a bucket.
+  LayerEnd end_of(const GradientBucket& bucket, std::uint32_t rank, const LayerEnds& ends) const;
   /// The weights that the last optimizer has updated, in the order of forward slots.
   void gather_weights();
   void gather_bucket(std::uint32_t pipeline_rank, std::uint32_t bucket);

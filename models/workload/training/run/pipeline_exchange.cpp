@@ -83,6 +83,19 @@ void PipelineExchange::order_arrivals() {
     }
 }
 
+void PipelineExchange::announce() {
+  for (const auto& [l, communicators] : pairs_)
+    for (const auto& communicator : communicators.all()) programs_.announce(*communicator, true);
+}
+
+const Communicator& PipelineExchange::communicator_of(const Job& job) const {
+  const TrainingJobs::Fields f = TrainingJobs::fields_of(job);
+  const Slot& slot = jobs_.slot_of(f);
+  const std::uint32_t rank = job.rank().number;
+  if (f.what == TrainingJobs::kSend) return pairs_.at(link(slot.stage, destination_of(slot, schedule_))).of(rank);
+  return *by_receiver_.at(link(source_of(slot, schedule_), slot.stage)).at(rank);
+}
+
 void PipelineExchange::begin_step() {
   for (RankState& state : ranks_) state.received.clear();
 }
@@ -108,6 +121,7 @@ void PipelineExchange::before_slot(std::uint32_t p, std::uint32_t index) {
       receive(slots[index], index, rank);
       if (ends_pair(p, index + 1)) receive(slots[index + 1], index + 1, rank);
       state.before = programs_.last(rank);
+      state.before_place = programs_.place(rank);
     }
     const JobRef last = programs_.last(rank);
     const bool synchronizes = spec_.software.slots_synchronize && last.job != nullptr;
@@ -143,7 +157,8 @@ void PipelineExchange::receive(const Slot& slot, std::uint32_t index, std::uint3
     const execution::Exchange exchange{0, 1, (std::uint64_t(other.stage) << 32) + other.micro_batch, sent_bytes_};
     state.arrivals[earlier] =
         programs_.receive(*by_receiver_.at(l).at(rank), exchange, jobs_.label(Jobs::kReceive, earlier, 0, rank),
-                          {spec_.pp_overlap ? state.before : programs_.last(rank)});
+                          {spec_.pp_overlap ? state.before : programs_.last(rank)},
+                          spec_.pp_overlap ? state.before_place : programs_.place(rank));
   }
   programs_.wait_for(rank, state.arrivals.at(index));
   state.arrivals.erase(index);

@@ -29,6 +29,10 @@ class PipelineExchange {
                    const collective::CollectiveRequest& request, transport::Fabric& fabric, const TrainingJobs& jobs,
                    RankPrograms& programs);
 
+  /// Says when ranks may send to each other (RankPrograms::announce()).
+  void announce();
+  /// Of a send or a receive.
+  const Communicator& communicator_of(const Job& job) const;
   void begin_step();
   /// Before the first job of a slot is emitted: the ranks of a pipeline rank wait for what the slot needs.
   void before_slot(std::uint32_t pipeline_rank, std::uint32_t index);
@@ -46,6 +50,7 @@ class PipelineExchange {
   };
   struct RankState {
     JobRef before;                             ///< last compute job before the latest slot
+    Time before_place;                         ///< its place in the rank's program
     std::vector<JobRef> sends;                 ///< of the latest slot
     std::map<Link, std::uint32_t> received;    ///< receives that are emitted, in this step
     std::map<std::uint32_t, JobRef> arrivals;  ///< receives for slots that are not emitted yet, by slot

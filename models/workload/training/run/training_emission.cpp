@@ -86,7 +86,7 @@ void TrainingStep::emit_next_step(Emission& e) {
                              : added->use->linear == transformer::Linear::embedding
                                  ? stage.first_layer
                                  : stage.first_layer + stage.layers - 1;
-    for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, of}] = programs_.last(rank);
+    for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, of}] = {programs_.last(rank), programs_.place(rank)};
   };
   const bool gathers = spec_.zero_stage == 3 && (e.is_forward() || spec_.reshard_after_forward);
   const std::size_t i = e.next;
@@ -118,7 +118,8 @@ void TrainingStep::emit_next_step(Emission& e) {
     const std::uint32_t layer =
         step.layer == SlotStep::kEnds ? plans_.stage(e.slot.stage).first_layer : step.layer;  // with the embedding
     if (!is_head)
-      for (const std::uint32_t rank : e.ranks) e.layer_ends[{rank, layer}] = programs_.last(rank);
+      for (const std::uint32_t rank : e.ranks)
+        e.layer_ends[{rank, layer}] = {programs_.last(rank), programs_.place(rank)};
   }
   if (divided_ != nullptr && e.gives_gradients) add_gradients(divided_->after_step(p, index, detail, step));
   if (divided_ != nullptr && e.ended()) add_gradients(divided_->end_slot(p));

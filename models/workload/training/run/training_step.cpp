@@ -166,6 +166,7 @@ void TrainingStep::on_job_begun(const Job& job) {
   if (f.what == Jobs::kActivations) return activations_->on_copy_begun(job, executor_.fabric().now());
   if (f.what == Jobs::kStateCopy || f.what == Jobs::kHostUpdate) return;
   const std::uint32_t r = job.rank().number;
+  programs_.begun(job, announced_for(job));
   if (divided_ != nullptr) check_order(f, r);
   if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
   constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
@@ -219,6 +220,7 @@ void TrainingStep::on_job_done(const Job& job) {
 void TrainingStep::end_rank_job(const Job& job) {
   const Jobs::Fields f = Jobs::fields_of(job);
   const std::uint32_t rank = job.rank().number;
+  programs_.ended(job, announced_for(job));
   if (activations_ != nullptr) activations_->on_step_done(rank, job, end_);
   if (divided_ != nullptr && f.what == Jobs::kKernels)
     divided_->kernels_end(rank, jobs_.step_of(f), jobs_.slot_of(f).kind);

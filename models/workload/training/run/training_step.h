@@ -102,6 +102,10 @@ class TrainingStep : private JobClient {
   }
   void set_priorities();
   void allow_reuse();
+  /// Whether replicas say when they begin to send. Not where weights are gathered beside kernels of all slots.
+  bool announces_replicas() const { return divided_ == nullptr && spec_.zero_stage != 3; }
+  /// Of a job of these; null: of another job.
+  const Communicator* announced_for(const Job& job) const;
   /// Of the collectives of a group, on the rank with most.
   double most_bytes(RankGroup group) const;
   /// Of the shards of coupled products, on the rank with most. They are not replayed.

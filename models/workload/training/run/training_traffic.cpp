@@ -7,9 +7,23 @@
 
 namespace railyard::workload::training {
 
+using Jobs = TrainingJobs;
+
+const Communicator* TrainingStep::announced_for(const Job& job) const {
+  const Jobs::Fields f = Jobs::fields_of(job);
+  if (f.what == Jobs::kSend || f.what == Jobs::kReceive) return &pipeline_.communicator_of(job);
+  return gradients_.communicator_of(job);
+}
+
 void TrainingStep::allow_reuse() {
   if (spec_.schedule.overlap_pairs) return;  // exchanges with experts run beside all others
+  if (spec_.tp() == 1 && spec_.expert_ranks() == 1 && (spec_.cp() == 1 || has_ring())) return;  // none
+  pipeline_.announce();
+  gradients_.announce(announces_replicas());
   const std::vector<transport::Traffic> all = traffic();
+  const auto is_announced = [&](std::uint8_t c) {
+    return c == number(TrafficClass::pp) || (c == number(TrafficClass::dp) && announces_replicas());
+  };
   // Ranks of a tensor-parallel group exchange tokens for whole experts together, before and after its own collectives.
   const auto follows = [&](std::uint8_t c, TrafficClass of) {
     const auto is = [&](TrafficClass which) { return c == number(which) || of == which; };
@@ -21,7 +35,9 @@ void TrainingStep::allow_reuse() {
     for (const auto& communicator : communicators.all()) groups.push_back(communicator.get());
     std::vector<collective::OtherTraffic> others;
     for (const transport::Traffic& t : all)
-      if (!follows(t.traffic_class, of)) others.push_back({t.source, t.destination, t.traffic_class});
+      if (!follows(t.traffic_class, of) && !is_announced(t.traffic_class))
+        others.push_back({t.source, t.destination, t.traffic_class});
+    programs_.add_announced(others);
     Communicator::allow_reuse(groups, others, executor_.fabric(), true);
   };
   allow(tp_, TrafficClass::tp);

@@ -1,0 +1,117 @@
+// Collectives of a training step are replayed where nobody else begins to send over their links meanwhile, and everything is as if
+// all had been simulated: random mappings, schedules, overlaps and events.
+#include "base/random.h"
+#include "sc_main/kinds/training_run.h"
+#include "tests/support/job_bench.h"
+#include "tests/support/systemc_main.h"
+#include "tests/support/training_bench.h"
+
+using namespace railyard;
+using namespace railyard::test;
+using namespace railyard::workload;
+using namespace railyard::workload::training;
+
+namespace {
+
+struct Outcome {
+  std::string text;  ///< all jobs, the counters of all ports, and the times of all ranks
+  std::uint64_t transactions = 0, replayed = 0;
+};
+
+class TrainedTwice : private FreshKernel {
+ public:
+  static Outcome run(const Scenario& scenario, bool replay) { return TrainedTwice(scenario, replay).outcome_; }
+
+ private:
+  TrainedTwice(const Scenario& scenario, bool replay) : simulation_(scenario, records_) {
+    if (!replay) simulation_.workload().executor().simulate_every_collective();
+    simulation_.run([](Time) { return true; });
+    const auto& step = static_cast<TrainingRun&>(simulation_.workload()).step();
+    BOOST_TEST_REQUIRE(step.done());
+    std::string& text = outcome_.text;
+    for (const JobRow& r : records_.all)
+      text += fmt::format("{} {} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.queued.fs(), r.bytes);
+    for (const transport::Device* device : simulation_.fabric().devices())
+      for (std::uint32_t p = 0; p < device->ports(); ++p) {
+        const transport::PortCounters& c = device->port(PortId(p)).counters;
+        text += fmt::format("{} {} {} {} {}", c.transactions, c.payload_bytes, c.wire_bytes, c.busy.fs(),
+                            c.peak_queued_bytes);
+        for (const TimeSum& waited : c.waited) text += fmt::format(" {:a}", waited.seconds());
+        text += "\n";
+      }
+    for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
+      const RankAccount& a = step.account(r);
+      const gpu::Gpu& gpu = *step.mesh().rank(r).gpu;
+      text += fmt::format("{:a} {:a} {:a} {:a} {:a} {:a} {}\n", a.kernels_s(), a.host_s(), a.bubble_s(),
+                          a.exposed_s(TrafficClass::tp), gpu.sms().kernel_bytes(step.end()), gpu.sms().kernel_seconds(),
+                          simulation_.machine().memory_traffic().bytes(gpu));
+    }
+    outcome_.transactions = simulation_.fabric().hop_transactions();
+    outcome_.replayed = simulation_.fabric().replayed_transactions();
+  }
+
+  Records records_;
+  railyard::Simulation simulation_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(training_runs_with_replays_as_without) {
+  Random random(5, 0);
+  const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };
+  const auto often = [&](std::uint64_t in) { return random.below(in) == 0; };
+  std::uint64_t transactions = 0, replayed = 0;
+  for (int trial = 0; trial < 24; ++trial) {
+    const std::string platform = one_of({"dgx_h100", "dgx_h100", "dgx_a100", "plx_box"});
+    const std::string tp = one_of({"2", "2", "4"}), pp = tp == "4" ? "2" : one_of({"1", "2", "2", "4"});
+    std::vector<std::string> sets{"workload.tp=" + tp,
+                                  "workload.pp=" + pp,
+                                  "workload.seq_tokens=512",
+                                  "workload.zero_stage=" + one_of({"0", "1", "2", "3"}),
+                                  "workload.global_batch=" + one_of({"8", "16"}),
+                                  "workload.launch=" + one_of({"graph", "eager"}),
+                                  "workload.sequence_parallel=" + one_of({"true", "true", "false"}),
+                                  "workload.dp_overlap=" + one_of({"true", "false"}),
+                                  "workload.param_gather_overlap=" + one_of({"true", "false"}),
+                                  "workload.bucket_parameters=" + one_of({"1000000", "10000000"}),
+                                  "workload.steps=" + one_of({"1", "2"}),
+                                  "fabric.fidelity=" + one_of({"train", "train", "fluid"})};
+    if (pp != "1") {
+      const std::vector<std::string> any{"1f1b", "1f1b", "gpipe", "zb_h1", "zb_h2", "zb_auto"};
+      const std::string schedule = pp == "2" && often(3) ? one_of({"interleaved", "zbv"}) : one_of(any);
+      sets.push_back("workload.schedule=" + schedule);
+      if (schedule == "interleaved" || schedule == "zbv") sets.push_back("workload.virtual_stages=2");
+      if (schedule.rfind("zb", 0) != 0) sets.push_back("workload.pp_overlap=" + one_of({"true", "false"}));
+      if (often(4)) sets.push_back("workload.grad_norm=post_validation");
+    }
+    if (often(4)) sets.push_back("workload.recompute=full");
+    if (often(4)) sets.push_back("events=[{at_us: 900, gpu: node0.gpu1, slow_ratio: 0.6}]");
+    if (often(6)) sets.push_back("events=[{at_us: 900, link: node0.gpu1.pcie, rate_ratio: 0.5}]");
+    BOOST_TEST_CONTEXT("trial " << trial << ": " << platform << fmt::format(" {}", fmt::join(sets, " "))) {
+      const Scenario scenario = training_scenario(sets, platform);
+      const Outcome simulated = TrainedTwice::run(scenario, false), with_replays = TrainedTwice::run(scenario, true);
+      BOOST_TEST((with_replays.text == simulated.text));
+      BOOST_TEST(simulated.replayed == 0u);
+      transactions += with_replays.transactions;
+      replayed += with_replays.replayed;
+    }
+  }
+  BOOST_TEST_MESSAGE("replayed " << static_cast<double>(replayed) / static_cast<double>(transactions));
+  // Without horizons it would be none: stages or replicas share every switch. Small kernels leave little time between their sends.
+  BOOST_TEST(static_cast<double>(replayed) > 0.25 * static_cast<double>(transactions));
+}
+
+// Two stages on one NVSwitch.
+BOOST_AUTO_TEST_CASE(all_but_the_ends_of_slots_are_replayed_beside_a_pipeline) {
+  for (const std::string fidelity : {"train", "fluid"}) {
+    const Outcome outcome = TrainedTwice::run(
+        training_scenario({"workload.tp=4", "workload.pp=2", "workload.seq_tokens=2048", "workload.global_batch=16",
+                           "workload.sequence_parallel=true", "fabric.fidelity=" + fidelity},
+                          "dgx_h100"),
+        true);
+    BOOST_TEST_MESSAGE("replayed " << static_cast<double>(outcome.replayed) /
+                                          static_cast<double>(outcome.transactions));
+    BOOST_TEST(static_cast<double>(outcome.replayed) > 0.8 * static_cast<double>(outcome.transactions));
+  }
+}
