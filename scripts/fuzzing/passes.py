@@ -4,12 +4,10 @@ Dense models and mixtures, tensor and pipeline parallelism, attention replicas, 
 way to move KV, buffers and handshakes for it, copies in host memory and on disks, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
 """
 
-import json
 import pathlib
 import random
 
-from . import bases, cases, machines
-from .cases import Failure
+from . import bases, compared, machines
 
 PLATFORMS = ("dgx_h100", "dgx_h100", "dgx_a100", "dgx_b200", "hgx_a100_4gpu", "plx_box")
 ENGINES = ("vllm-0.19", "vllm-0.19", "vllm-0.15", "vllm-0.6", "sglang-0.5", "trtllm-1.0", "none")
@@ -98,43 +96,10 @@ def events_of(rng: random.Random, instances: list[dict]) -> list[dict]:
     return made
 
 
-def results(folder: pathlib.Path) -> dict[str, object]:
-    """All that a run writes, without its command and the simulator's own figures."""
-    files: dict[str, object] = {path.name: path.read_bytes() for path in folder.iterdir()}
-    for name in ("command.txt", "scenario.yaml"):
-        files.pop(name, None)
-    summary = json.loads(files["summary.json"])
-    summary.pop("simulator")
-    return files | {"summary.json": summary}
-
-
-class Compared:
-    """The two runs of a scenario, and how they differ."""
-
+class Compared(compared.Compared):
     def __init__(self, folder: pathlib.Path, executable: pathlib.Path, patience_s: float, limit_memory: bool) -> None:
-        self.folder, self.patience_s, self.limit_memory = folder, patience_s, limit_memory
-        self.command = [str(executable), "s.yaml", "--quiet", "--jobs", "none"]
-        self.commands: list[list[str]] = []
+        ways = {way: ["--jobs", "none", "--set", f"fabric.compose={word}"] for way, word in (("composed", "true"), ("with_all_jobs", "false"))}
+        super().__init__(folder, executable, patience_s, limit_memory, ways)
 
-    def run(self, compose: str) -> cases.Done:
-        command = [*self.command, "--out", compose, "--set", f"fabric.compose={compose}"]
-        self.commands.append(command)
-        return cases.run(command, self.folder, self.patience_s, self.limit_memory)
-
-    def attempt(self) -> tuple[str, Failure | None]:
-        runs = {compose: self.run(compose) for compose in ("true", "false")}
-        if any(done.cut_short for done in runs.values()):
-            return "too long", None
-        if runs["true"].status != runs["false"].status:
-            return "unlike", Failure("one way ends otherwise than the other", f"{runs['true'].status}, {runs['false'].status}")
-        said = runs["true"].stderr.decode("utf-8", "backslashreplace")
-        if runs["true"].status == 2:
-            return f"refused: {cases.signature(said)}", None
-        if runs["true"].status != 0:
-            return f"status {runs['true'].status}", Failure(f"status {runs['true'].status}: {cases.signature(said)}", said)
-        composed, simulated = results(self.folder / "true"), results(self.folder / "false")
-        if composed != simulated:
-            names = sorted(name for name in composed.keys() | simulated.keys() if composed.get(name) != simulated.get(name))
-            return "unlike", Failure("composed and simulated runs differ", ", ".join(names))
-        passes = json.loads((self.folder / "true" / "summary.json").read_text())["simulator"].get("passes", {})
-        return "equal, some passes composed" if passes.get("composed") else "equal, no pass composed", None
+    def outcome(self, figures: dict) -> str:
+        return "equal, some passes composed" if figures.get("passes", {}).get("composed") else "equal, no pass composed"

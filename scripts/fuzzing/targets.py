@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from . import bases, cases, folding, importers, inputs, machines, mutate, outputs, passes, properties, scenarios
+from . import bases, cases, folding, importers, inputs, machines, mutate, outputs, passes, properties, replays, scenarios
 
 
 @dataclass
@@ -113,18 +113,28 @@ class Folding(Target):
         return Attempt(how, compared.commands, failure, folder)
 
 
-class Passes(Target):
-    name = "passes"
+class OneOrTheOther(Target):
+    """The same scenario in two ways."""
+
+    ways = passes
 
     def tried(self, number: int, folder: pathlib.Path) -> Attempt:
-        platform, scenario, files = passes.scenario(cases.generator(self.name, self.seed, number))
+        platform, scenario, files = self.ways.scenario(cases.generator(self.name, self.seed, number))
         bases.write(folder, files | {"s.yaml": scenario})
-        compared = passes.Compared(folder, self.executables / platform, self.patience_s, self.limit_memory)
+        compared = self.ways.Compared(folder, self.executables / platform, self.patience_s, self.limit_memory)
         how, failure = compared.attempt()
         return Attempt(how, compared.commands, failure, folder)
 
 
-TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines, Folding, Passes)}
+class Passes(OneOrTheOther):
+    name, ways = "passes", passes
+
+
+class Replays(OneOrTheOther):
+    name, ways = "replays", replays
+
+
+TARGETS = {target.name: target for target in (Inputs, Outputs, Importers, Scenarios, Machines, Folding, Passes, Replays)}
 
 
 def keeper(options, tell) -> cases.Keeper:

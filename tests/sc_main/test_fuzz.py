@@ -126,7 +126,13 @@ def test_folded_runs_that_say_exact_are(tmp_path):
     assert keeper.ends["exact, equal"] > 2 and sum(count for how, count in keeper.ends.items() if how.startswith("bounded")) > 3, keeper.ends
 
 
-# That a change stops composing would fail the second line.
+# That a change stops composing or replaying would fail the second line.
+def test_replayed_collectives_of_training_change_no_byte(tmp_path):
+    keeper = tried("replays", tmp_path, 12)
+    assert not keeper.failures, kept(keeper)
+    assert keeper.ends["equal, much replayed"] + keeper.ends["equal, some replayed"] >= 5, keeper.ends
+
+
 def test_composed_passes_change_no_byte(tmp_path):
     keeper = tried("passes", tmp_path, 12)
     assert not keeper.failures, kept(keeper)
