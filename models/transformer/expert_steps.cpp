@@ -27,6 +27,15 @@ void exchange(StepList& steps, const ModelShape& model, Leg leg) {
   if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
 }
 
+/// A weight of each copy travels beside it.
+void exchange_weights(StepList& steps, const LayerTimer& timer, const ModelShape& model, Leg leg) {
+  if (!timer.form().routed || !timer.form().routed->sends_weights) return;
+  constexpr Bytes kWeightBytes = 4;
+  steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
+            steps.divided_tokens() * model.experts_per_token * kWeightBytes);
+  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
+}
+
 /// Between an exchange and the experts, if tensor-parallel ranks divide these.
 void join_ranks(StepList& steps, Operation operation, Bytes bytes) {
   if (!steps.split().whole_experts) steps.add(kMlp, operation, bytes);
@@ -38,6 +47,19 @@ std::uint64_t expert_tokens(const StepList& steps) {
   return steps.split().whole_experts ? steps.divided_tokens() : steps.tokens();
 }
 
+void add_routing_steps(StepList& steps, LayerTimer& timer, const ModelShape& model, std::uint64_t tokens) {
+  constexpr Bytes kCountBytes = 8;
+  steps.add(kMlp, timer.router(tokens));
+  if (timer.waits_for_counts()) {
+    const std::uint32_t ranks = steps.split().expert_ranks();
+    steps.add(kMlp, timer.count_copies(tokens));
+    if (ranks > 1) steps.add(kMlp, RankGroup::ep, Operation::all_gather, ranks * model.experts * kCountBytes);
+    steps.add(kMlp, timer.counts_of_ranks());
+    steps.wait_on_host();
+  }
+  steps.add(kMlp, timer.permute(tokens));
+}
+
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
   const Bytes gathered = copies(steps, model);
   if (model.shared_ffn > 0) {
@@ -45,8 +67,9 @@ void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
     if (timer != nullptr) steps.add(kMlp, timer->shared_experts(steps.tokens(), kind));
     steps.reduce(kMlp);
   }
-  if (timer != nullptr) steps.add(kMlp, timer->route(steps.divided_tokens()));
+  if (timer != nullptr) add_routing_steps(steps, *timer, model, steps.divided_tokens());
   exchange(steps, model, Leg::to_experts);
+  if (timer != nullptr) exchange_weights(steps, *timer, model, Leg::to_experts);
   join_ranks(steps, Operation::all_gather, gathered);
   if (timer != nullptr)
     steps.add(kMlp, timer->local_experts(expert_tokens(steps), kind, steps.split().expert_ranks(), load_of(steps)));
@@ -67,6 +90,7 @@ void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelSh
                                                load_of(steps)));
   if (collectives) {
     join_ranks(steps, Operation::reduce_scatter, gathered);
+    exchange_weights(steps, timer, model, Leg::back);
     exchange(steps, model, Leg::back);
   }
   steps.add(kMlp, timer.route_backward(steps.divided_tokens(), direction));

@@ -18,6 +18,8 @@ namespace railyard::transformer {
 
 /// Of even routing: a rank's experts get as many tokens' copies.
 std::uint64_t expert_tokens(const StepList& steps);
+/// Router and permutation. If the host waits for the numbers of copies, the ranks tell them each other first.
+void add_routing_steps(StepList& steps, LayerTimer& timer, const ModelShape& model, std::uint64_t tokens);
 /// Between the norm and the next part. @param timer  null: only the collectives
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind);
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction);

@@ -25,6 +25,12 @@ void Segment::append(const Segment& next) {
   for (const NamedKernel& kernel : next.kernels) add(kernel);
 }
 
+std::uint32_t Segment::launches() const {
+  std::uint32_t sum = 0;
+  for (const NamedKernel& kernel : kernels) sum += kernel.launches;
+  return sum;
+}
+
 bool multiplies_narrow(const WeightFormat& format, const gpu::GpuDatasheet& gpu) {
   return !format.dequantised && gpu.sm.flop_per_clock[static_cast<std::size_t>(format.dtype)] > 0;
 }

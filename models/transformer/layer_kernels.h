@@ -67,7 +67,9 @@ struct KernelId {
 
 struct NamedKernel : KernelId {
   gpu::KernelTime time;
-  NamedKernel(const KernelId& id, const gpu::KernelTime& time) : KernelId(id), time(time) {}
+  std::uint32_t launches = 1;  ///< by a host that launches eagerly
+  NamedKernel(const KernelId& id, const gpu::KernelTime& time, std::uint32_t launches = 1)
+      : KernelId(id), time(time), launches(launches) {}
 };
 
 /// A part of a layer, or what comes before the first layer and after the last one.
@@ -89,6 +91,7 @@ struct Segment {
   /// @param part  their names begin with it: "mlp.down"
   gpu::SharedChain chain(LayerPart part) const;
   void append(const Segment& next);
+  std::uint32_t launches() const;
 };
 
 /// The sequences of a pass through one layer. A serving engine mixes both kinds in one batch.
@@ -178,6 +181,11 @@ class LayerTimer {
   // The parts of route().
   Segment router(std::uint64_t tokens);
   Segment permute(std::uint64_t tokens);
+  /// Training: copies of each expert that a rank's tokens make; then those of all ranks, brought to the host. Empty if
+  /// the host does not wait for them.
+  bool waits_for_counts() const { return form().routed && form().routed->synchronizes; }
+  Segment count_copies(std::uint64_t tokens);
+  Segment counts_of_ranks();
   /// This rank's share of the experts, if each of ep ranks routes so many tokens.
   /// @param load  of this rank's experts; null: even
   Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1, const RankLoad* load = nullptr);
@@ -256,6 +264,22 @@ class LayerTimer {
   Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
   /// Copies rows of a token to as many rows as it has experts on this rank, or back.
   void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens);
+  /// Operators of training, as one kernel with a launch each.
+  /// @param pair_bytes  of each, for a token and an expert; 0: only for the choices of a token
+  void add_routing(Segment& segment, const KernelId& id, std::uint64_t tokens, const std::vector<double>& pair_bytes);
+  // Of add_routing(), by the form; none without RoutedForm.
+  void add_router_operators(Segment& segment, std::uint64_t tokens);
+  void add_router_operators_backward(Segment& segment, std::uint64_t tokens);
+  void add_row_numbers(Segment& segment, std::uint64_t tokens);
+  void add_rows_backward(Segment& segment, std::uint64_t tokens);
+  void add_sum_by_index(Segment& segment, std::uint64_t tokens);
+  std::uint32_t sort_launches() const;
+  /// Launches products with the matrices of each expert, and what narrows their operands, one by one, if the form does.
+  void launch_each(Segment& segment, const Experts& experts) const;
+  /// Of a product for each of these experts.
+  bool multiplies_in_turn(std::uint32_t groups) const {
+    return groups > 1 && form().routed && form().routed->products == ExpertProducts::sequential;
+  }
   /// Rows from ep ranks, sorted by the experts of this rank (Megatron-LM, sort_chunks_by_idxs).
   void add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep);
   std::uint32_t norms(LayerPart part) const;

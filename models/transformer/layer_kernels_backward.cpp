@@ -50,7 +50,12 @@ Segment LayerTimer::gemm_wgrad(Direction direction, const KernelId& id, std::uin
     spec.groups = groups;
     set_kernel(spec);
     set_gradient(spec);
-    times.push_back(gpu::kernel_time(timer_.gpu(), spec));
+    if (multiplies_in_turn(groups)) {
+      spec.groups = 1;
+      times.insert(times.end(), groups, gpu::kernel_time(timer_.gpu(), spec));
+    } else {
+      times.push_back(gpu::kernel_time(timer_.gpu(), spec));
+    }
     elements += static_cast<double>(width) * static_cast<double>(k) * groups;
   }
   segment.add(id, gpu::joined(times));
@@ -236,7 +241,9 @@ Segment LayerTimer::shared_experts_backward(std::uint64_t tokens, Direction dire
 
 Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) {
   Segment segment;
-  if (has_dgrad(direction)) add_permutation(segment, "combine_dgrad", tokens);
+  if (!has_dgrad(direction)) return segment;
+  add_sum_by_index(segment, tokens);
+  add_permutation(segment, "combine_dgrad", tokens);
   return segment;
 }
 
@@ -245,14 +252,20 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
   Segment segment;
   const Experts e = experts(tokens, ep, load);
   if (has_dgrad(direction)) add_sort(segment, "unsort_dgrad", e, ep);
-  segment.append(whole_mlp_backward(kExpertMlp, e, ffn_, direction));
+  Segment products = whole_mlp_backward(kExpertMlp, e, ffn_, direction);
+  launch_each(products, e);
+  segment.append(products);
   if (has_dgrad(direction)) add_sort(segment, "sort_dgrad", e, ep);
   return segment;
 }
 
 Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
   Segment segment;
-  if (has_dgrad(direction)) add_permutation(segment, "permute_dgrad", tokens);
+  if (has_dgrad(direction)) {
+    add_permutation(segment, "permute_dgrad", tokens);
+    add_rows_backward(segment, tokens);
+    add_router_operators_backward(segment, tokens);
+  }
   segment.append(gemm_dgrad(direction, "router_dgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
   segment.append(gemm_wgrad(direction, "router_wgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
   return segment;

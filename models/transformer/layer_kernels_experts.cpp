@@ -80,8 +80,9 @@ void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint
 }
 
 void LayerTimer::add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep) {
-  if (ep > 1 && experts.active > 1)
-    add_elementwise(segment, id, 2 * static_cast<double>(experts.routed) * model_.hidden);
+  if (ep == 1 || experts.active == 1) return;
+  add_elementwise(segment, id, 2 * static_cast<double>(experts.routed) * model_.hidden);
+  segment.kernels.back().launches = sort_launches();
 }
 
 Segment LayerTimer::route(std::uint64_t tokens) {
@@ -92,6 +93,7 @@ Segment LayerTimer::route(std::uint64_t tokens) {
 
 Segment LayerTimer::permute(std::uint64_t tokens) {
   Segment segment;
+  add_row_numbers(segment, tokens);
   add_permutation(segment, "permute", tokens);
   return segment;
 }
@@ -100,6 +102,7 @@ Segment LayerTimer::router(std::uint64_t tokens) {
   Segment segment;
   add_gemm(segment, "router", tokens, model_.experts + (model_.shared_gate ? 1 : 0), model_.hidden);
   add_elementwise(segment, "top_k", static_cast<double>(tokens) * (model_.experts + 2.0 * model_.experts_per_token));
+  add_router_operators(segment, tokens);
   return segment;
 }
 
@@ -109,17 +112,21 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   const Experts e = experts(tokens, ep, load);
   add_sort(segment, "sort", e, ep);
   if (!training_ && e.active > 1) segment.add("align", alignment(timer_, e.routed));
-  add_narrowing(segment, e.routed, model_.hidden);
-  add_projection(segment, kExpertMlp.first, e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
-  add_activation(segment, e.routed, ffn_);
-  add_narrowing(segment, e.routed, ffn_);
-  add_projection(segment, kExpertMlp.second, e.rows, {model_.hidden}, ffn_, format, e.active);
+  Segment products;
+  add_narrowing(products, e.routed, model_.hidden);
+  add_projection(products, kExpertMlp.first, e.rows, gate_up_widths(ffn_), model_.hidden, format, e.active);
+  add_activation(products, e.routed, ffn_);
+  add_narrowing(products, e.routed, ffn_);
+  add_projection(products, kExpertMlp.second, e.rows, {model_.hidden}, ffn_, format, e.active);
+  launch_each(products, e);
+  segment.append(products);
   add_sort(segment, "unsort", e, ep);
   return segment;
 }
 
 Segment LayerTimer::combine(std::uint64_t tokens) {
   Segment segment;
+  add_sum_by_index(segment, tokens);
   add_permutation(segment, "combine", tokens);
   return segment;
 }

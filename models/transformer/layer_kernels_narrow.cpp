@@ -1,4 +1,6 @@
 // Products of narrow operands in training, and the kernels that narrow them (narrow_products.h).
+#include <utility>
+
 #include "transformer/layer_kernels.h"
 
 namespace railyard::transformer {
@@ -15,7 +17,7 @@ void LayerTimer::add_narrowing(Segment& segment, std::uint64_t rows, std::uint64
 }
 
 void LayerTimer::add_amax(Segment& segment, std::uint64_t rows, std::uint64_t width) {
-  add_elementwise(segment, "amax", static_cast<double>(rows) * static_cast<double>(width));
+  add_elementwise(segment, {"amax", KernelRole::narrowing}, static_cast<double>(rows) * static_cast<double>(width));
 }
 
 void LayerTimer::add_cast(Segment& segment, std::uint64_t rows, std::uint64_t width, std::uint32_t copies) {
@@ -26,12 +28,12 @@ void LayerTimer::add_cast(Segment& segment, std::uint64_t rows, std::uint64_t wi
   spec.tokens = rows;
   spec.width = width;
   if (narrow.recipe == ScalingRecipe::rowwise) {
-    segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
-    if (copies > 1) segment.add("quantize_columns", gpu::kernel_time(timer_.gpu(), spec));
+    segment.add({"quantize", KernelRole::narrowing}, gpu::kernel_time(timer_.gpu(), spec));
+    if (copies > 1) segment.add({"quantize_columns", KernelRole::narrowing}, gpu::kernel_time(timer_.gpu(), spec));
     return;
   }
   spec.copies = copies;
-  segment.add("quantize", gpu::kernel_time(timer_.gpu(), spec));
+  segment.add({"quantize", KernelRole::narrowing}, gpu::kernel_time(timer_.gpu(), spec));
 }
 
 void LayerTimer::add_weight_cast(Segment& segment, std::uint64_t n, std::uint64_t k, std::uint32_t groups) {
@@ -72,12 +74,14 @@ void LayerTimer::set_kernel(gpu::GemmShape& shape) const {
 
 gpu::KernelTime LayerTimer::steady_gemm(gpu::GemmShape shape) {
   set_kernel(shape);
-  return timer_.gemm(shape);
+  if (!multiplies_in_turn(shape.groups)) return timer_.gemm(shape);
+  const std::uint32_t experts = std::exchange(shape.groups, 1);
+  return gpu::joined(std::vector<gpu::KernelTime>(experts, timer_.gemm(shape)));
 }
 
 void LayerTimer::add_projection(Segment& segment, Linear linear, std::uint64_t m, const Widths& n, std::uint64_t k,
                                 const std::optional<WeightFormat>& format, std::uint32_t groups) {
-  if (!form().narrow && n.size() == 1) {
+  if (!form().narrow && n.size() == 1 && !multiplies_in_turn(groups)) {
     add_gemm(segment, linear, m, n.front(), k, format, groups);
   } else {
     std::vector<gpu::KernelTime> times;

@@ -24,6 +24,17 @@ bool sends_to_experts(const StepList& steps, const ModelShape& model, const Laye
   return steps.split().expert_ranks() > 1 && model.routes(model.kinds[pass.kind]);
 }
 
+/// The MLP of a layer whose ranks have all experts, or no layer with experts.
+void add_mlp(StepList& steps, LayerTimer& timer, const ModelShape& model, std::uint32_t kind) {
+  constexpr LayerPart mlp = LayerPart::mlp;
+  if (!model.routes(model.kinds[kind]) || !timer.waits_for_counts())
+    return steps.add(mlp, timer.mlp_body(steps.tokens(), kind));
+  add_routing_steps(steps, timer, model, steps.tokens());
+  steps.add(mlp, timer.local_experts(steps.tokens(), kind));
+  steps.add(mlp, timer.combine(steps.tokens()));
+  steps.add(mlp, timer.shared_experts(steps.tokens(), kind));
+}
+
 /// Without a timer only the collectives. @param stops_early  see plan_recompute()
 void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass,
                  bool stops_early = false) {
@@ -44,9 +55,10 @@ void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, co
         if (timer != nullptr) steps.add(part, timer->attention_input(pass));
         add_context_core(steps, timer, model, pass);
         if (timer != nullptr) steps.add(part, timer->attention_output(pass));
+      } else if (timer != nullptr && part == LayerPart::mlp) {
+        add_mlp(steps, *timer, model, pass.kind);
       } else if (timer != nullptr) {
-        steps.add(part,
-                  part == LayerPart::mlp ? timer->mlp_body(steps.tokens(), pass.kind) : timer->attention_body(pass));
+        steps.add(part, timer->attention_body(pass));
       }
       steps.reduce(part);
     }
@@ -106,7 +118,7 @@ void add_modules_again(StepList& steps, LayerTimer& timer, const ModelShape& mod
     add_expert_steps(steps, &timer, model, pass.kind);
   } else {
     has_narrow_ends(model, mlp, pass.kind) ? steps.gather_narrow(mlp) : steps.gather(mlp);
-    steps.add(mlp, timer.mlp_body(steps.tokens(), pass.kind));
+    add_mlp(steps, timer, model, pass.kind);
     steps.reduce(mlp);
   }
 }

@@ -75,6 +75,8 @@ struct LayerStep {
   bool beside_next = false;  ///< collective: runs beside the next step; the step after that one waits for both
   RankGroup group = RankGroup::tp;
   collective::Shares shares = {};  ///< of an all-to-all
+  /// The host waits for the end of these kernels, after it has launched the next step.
+  bool host_waits = false;
 
   bool is_collective() const { return kernels.kernels.empty(); }
 };

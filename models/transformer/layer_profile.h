@@ -26,6 +26,7 @@ enum class KernelRole : std::uint8_t {
   attention,
   activation,
   sampling,
+  narrowing,    ///< narrows an operand that is no weight, or finds its scale
   weight_cast,  ///< narrows the weights of a product, or finds their scales
   transpose,    ///< of narrow operands
   rearrange,    ///< copies tokens from the order of a sequence-parallel collective to that of activations, or back

@@ -28,7 +28,8 @@ StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSpl
 void StepList::add(LayerPart part, const Segment& kernels) {
   if (kernels.kernels.empty()) return;
   const bool runs_beside = steps_.size() > 1 && steps_[steps_.size() - 2].beside_next;
-  if (steps_.empty() || steps_.back().is_collective() || steps_.back().part != part || runs_beside)
+  if (steps_.empty() || steps_.back().is_collective() || steps_.back().host_waits || steps_.back().part != part ||
+      runs_beside)
     steps_.push_back({part, {}});
   steps_.back().kernels.append(kernels);
 }

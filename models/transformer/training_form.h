@@ -74,6 +74,23 @@ struct FusedKernels {
   bool projections = true;
 };
 
+/// How a rank multiplies by the matrices of its routed experts.
+enum class ExpertProducts : std::uint8_t {
+  grouped,    ///< one kernel for all experts
+  streams,    ///< a product for each expert, several at a time (Transformer Engine, GroupedLinear: four streams)
+  sequential  ///< a product for each expert, one after the other (Megatron Core, SequentialMLP)
+};
+constexpr std::array<const char*, 3> kExpertProductsNames{"grouped", "streams", "sequential"};
+
+/// What a framework launches around routed experts (layer_kernels_routing.cpp).
+struct RoutedForm {
+  ExpertProducts products = ExpertProducts::grouped;
+  bool router_fused = true;  ///< scores, choice and loss of the router are a kernel each; otherwise PyTorch's operators
+  bool permute_fused = true;  ///< rows of tokens are copied to and from the order of experts by kernels made for it
+  bool sends_weights = true;  ///< a weight of each copy travels with it, in an all-to-all of its own
+  bool synchronizes = true;   ///< the host waits in each forward pass for the numbers of copies of all experts
+};
+
 struct TrainingForm {
   AttentionForm attention = AttentionForm::flash;
   /// Of embeddings, softmax, and the outputs of attention and MLP. The kernel after attention or MLP also adds bias and
@@ -88,6 +105,7 @@ struct TrainingForm {
   bool divide_inputs = false;
   std::array<InputReduce, 4> input_reduce{};  ///< by LayerPart
   FusedKernels fused;
+  std::optional<RoutedForm> routed;  ///< none: the kernels of an inference engine, and nothing around them
   /// Activations are [sequence, batch, hidden], so sequence-parallel ranks have rows that follow each other. Otherwise
   /// ([batch, sequence, hidden]) a kernel copies all tokens after a gather and before a reduce-scatter. A product that
   /// overlaps with it needs no copy, but the gradient of its weight may (workload/training/plan/coupled_steps.h).

@@ -45,6 +45,7 @@ CANNOT = (
     (r"nemotron(-h|_3)", "Mamba layers are not modelled"),
     (r"llama4", "chunked attention is not modelled"),
 )
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 LAYERS = ("n_layer", "n_layers", "num_hidden_layers")
 POSITIONS = ("n_positions", "max_seq_len")  # of learned position embeddings
 MEGATRON_VOCAB, MEGATRON_MULTIPLE = 51200, 128
@@ -66,6 +67,11 @@ class Shape:
     @property
     def layers(self) -> int:
         return self.size(*LAYERS)
+
+    @property
+    def has_experts(self) -> bool:
+        values = json.loads(self.config)
+        return any(values.get(key) for key in EXPERTS)
 
     def section(self, dtype: str) -> tuple[dict, dict[str, str]]:
         """The scenario's `model`, and the files that it names."""

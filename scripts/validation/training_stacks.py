@@ -34,7 +34,15 @@ FP8_RECIPES = ((r"row.?wise", "rowwise"), (r"tensor.?wise", "tensorwise"), (r"bl
 # gate and up run again; Pax saves QKV and both output products (SAVE_QKV_OUT_PROJ), so the first of the MLP runs again.
 PAX_SHARE = 8 / 24
 # Of Megatron-Bridge: recipes/deepseek/deepseek_v3.py, deepseek_v3_pretrain_config_32nodes (full, uniform, of each layer)
-RECIPES_RECOMPUTE = ((r"deepseek-?v3", "full"),)
+# and recipes/qwen/qwen3_moe.py of v0.4.2, qwen3_30b_a3b_pretrain_config (the same)
+RECIPES_RECOMPUTE = ((r"deepseek-?v3", "full"), (r"qwen3-30b-a3b", "full"))
+# Of Megatron-Bridge, models/qwen/qwen3_moe_bridge.py and models/deepseek/deepseek_v3_bridge.py; recipes of its performance tables also fuse
+# the router (perf_recipes/qwen, perf_recipes/deepseek)
+BRIDGE_EXPERTS = {"permute_fused": True}
+BRIDGE_PERFORMANCE_EXPERTS = BRIDGE_EXPERTS | {"router_fused": True}
+# Pages that call recomputation off where their script leaves it to the recipe, but for overlapped all-to-alls
+# (qwen3-235b/benchmarks/bench_qwen3_pretrain.py: RECOMPUTE is not set)
+LEFT_TO_THE_RECIPE = re.compile(r"qwen3-30b/benchmarks/RESULTS\.md")
 
 
 def gemm_of(row: Row) -> str:
@@ -136,6 +144,8 @@ def nemo(row: Row) -> Step:
     # llama3.1_70b.yaml, llama3.1_405b.yaml, nemotron4-340b-synth.yaml, and the recipes of NeMo in later releases
     if release and found.pp > 1 and re.search("(llama3.1 (70|405)|nemotron4 340)b", row["model"]):
         found = replace(found, options=found.options | {"defer_embedding_wgrad": True})
+    if found.shape.has_experts and "Megatron-Bridge" in row["source"]:
+        found = replace(found, options=found.options | BRIDGE_PERFORMANCE_EXPERTS)
     if "nemo_megatron" in row["source"]:  # gpt3_175b_hydra.yaml: hidden_dropout and attention_dropout
         found = replace(found, options=found.options | {"dropout": True})
     return found
@@ -200,12 +210,14 @@ def megatron_named(row: Row) -> Step:
     # Recipes of mixtures leave tp_comm_overlap out (NVIDIA-NeMo/Megatron-Bridge recipes/deepseek, recipes/qwen/h100/qwen3_moe.py)
     found = nvidia(row, "Megatron", not re.search("bridge|nemo", row.text(*SOFTWARE_COLUMNS), re.IGNORECASE), (row.integer("ep") or 1) == 1)
     recompute = recompute_printed(row)
-    if "recompute as in the recipe" in row["extra"]:
+    overlaps = re.search(r"all-to-all overlap on", row["extra"])
+    if "recompute as in the recipe" in row["extra"] or (LEFT_TO_THE_RECIPE.search(row["source"]) and not overlaps):
         recompute = next((kept for model, kept in RECIPES_RECOMPUTE if re.search(model, row["model"], re.IGNORECASE)), None)
         if recompute is None:
             raise Unmapped(f"the recomputation of the recipe of {row['model']} is not known")
-    overlap = {"overlap_moe": True} if re.search(r"all-to-all overlap on", row["extra"]) else {}
-    return replace(found, recompute=recompute, options=found.options | overlap)
+    options = {"overlap_moe": True} if overlaps else {}
+    options |= BRIDGE_EXPERTS if found.shape.has_experts else {}
+    return replace(found, recompute=recompute, options=found.options | options)
 
 
 def xla(row: Row) -> Step:

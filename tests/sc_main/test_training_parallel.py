@@ -36,12 +36,19 @@ def step(folder, form, **keys):
     return {row["class"]: row["bytes"] for row in summary(out)["traffic"]}, ranks
 
 
+def between_experts(hidden, ep, tp):
+    """Bytes of a step: copies there and back, twice; their weights there, and gradients of these back; numbers of copies in each forward pass
+    of a rank. The last two are small, so NCCL sends a flag with each number (LL)."""
+    copies = SEQUENCES * TOKENS * 2
+    flags, numbers = 2, SEQUENCES * tp * 8 * 8 * (ep - 1)
+    return LAYERS * (copies * (4 * hidden * 2 + flags * 2 * 4) * (ep - 1) / ep + flags * numbers)
+
+
 @pytest.mark.parametrize("keys, routers, ep", [({"ep": 8}, 8, 8), ({"ep": 2, "dp": 8}, 8, 2), ({"ep": 4, "pp": 2}, 4, 4),
                                                ({"ep": 2, "tp": 2, "sequence_parallel": True}, 8, 2)])
 def test_bytes_of_expert_parallel_ranks(keys, routers, ep, tmp_path):
     found, _ = step(tmp_path, ROUTED, zero_stage=1, **keys)
-    tokens = SEQUENCES * TOKENS  # each is routed once in each layer
-    assert found["ep"] == 4 * LAYERS * tokens * 2 * HIDDEN * 2 * (ep - 1) / ep
+    assert found["ep"] == between_experts(HIDDEN, ep, keys.get("tp", 1))
     # Gradients of 4 bytes are scattered, weights of 2 bytes gathered: experts among fewer ranks.
     tp, pp = keys.get("tp", 1), keys.get("pp", 1)
     dp = 8 // tp // pp
@@ -58,7 +65,7 @@ def test_whole_experts_of_tensor_parallel_ranks(keys, ep, tmp_path):
     keys = {"sequence_parallel": True, "zero_stage": 1} | keys
     found, ranks = step(tmp_path, WIDE_ROUTED, **keys, expert_tp=1)
     tokens, hidden, tp = SEQUENCES * TOKENS, 4096, keys["tp"]
-    assert found["ep"] == 4 * LAYERS * tokens * 2 * hidden * 2 * (ep - 1) / ep
+    assert found["ep"] == between_experts(hidden, ep, tp)
     results = summary(tmp_path / "out")
     assert results["setup"]["ep"] == ep and results["setup"]["expert_tp"] == 1
     (tmp_path / "divided").mkdir()

@@ -64,6 +64,7 @@ void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataTy
   if (written.recompute.modules) software.selective_recompute = SelectiveRecompute::attention;
   spec.form.dropout = software.dropout;
   spec.form.fused = software.fused;
+  spec.form.routed = software.routed;
   spec.form.sequence_first = software.sequence_first;
   spec.form.attention = software.attention;
   if (spec.cp() > 1 && spec.form.attention == transformer::AttentionForm::unfused)

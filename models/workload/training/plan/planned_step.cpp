@@ -1,6 +1,7 @@
 #include "workload/training/plan/planned_step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "collective/tuner.h"
 #include "workload/training/plan/nccl_request.h"
@@ -34,16 +35,36 @@ Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabr
   return sites;
 }
 
+double collective_s(const SlotStep& step, const Sites& sites) {
+  const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
+  return step.kernels != nullptr || site.ranks == 1 ? 0 : collective::planned_s(site, step.operation, step.bytes);
+}
+
 gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
   gpu::LayerTime time;
   time.kernels_s = plan.kernels_s;
   for (const SlotStep& step : plan.steps) {
-    const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
-    if (step.kernels != nullptr || site.ranks == 1) continue;
     const bool beside = step.coupled != nullptr || step.beside_next;
-    (beside ? time.beside_s : time.waits_s) += collective::planned_s(site, step.operation, step.bytes);
+    (beside ? time.beside_s : time.waits_s) += collective_s(step, sites);
   }
   return time;
+}
+
+/// A slot in which the host waits for kernels: neither the GPU nor the host hides the other's work behind it.
+double waiting_slot_s(const SlotPlan& plan, const Sites& sites, double launch_s) {
+  double host_s = 0, gpu_s = 0, awaited_s = 0;  // when each has done all so far
+  for (const SlotStep& step : plan.steps) {
+    host_s += launch_s * (step.kernels != nullptr ? step.launches : 1);
+    host_s = std::max(host_s, std::exchange(awaited_s, 0));
+    double step_s = 0;
+    if (step.kernels != nullptr)
+      for (const gpu::KernelTime& kernel : step.kernels->kernels) step_s += kernel.seconds;
+    if (step.coupled == nullptr && !step.beside_next) step_s += collective_s(step, sites);
+    if (step.coupled != nullptr) step_s += step.coupled->kernels_s();
+    gpu_s = std::max(gpu_s, host_s) + step_s;
+    if (step.host_waits) awaited_s = gpu_s;
+  }
+  return gpu_s;
 }
 
 }  // namespace
@@ -79,6 +100,12 @@ std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec
       const gpu::LayerTime time = planned_time(plan, sites);
       const double gpu_s = time.kernels_s + time.waits_s;
       if (spec.software.launch != Launch::eager) return Time::seconds(gpu_s);
+      const bool waits =
+          std::any_of(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return step.host_waits; });
+      if (waits) {
+        const double before_s = (kind == SlotKind::forward ? spec.software.slot_host_us : 0) * 1e-6;
+        return Time::seconds(before_s + waiting_slot_s(plan, sites, spec.software.host_us * 1e-6));
+      }
       double host_us = 0;
       for (const SlotStep& step : plan.steps) host_us += step.launches * spec.software.host_us;
       const double before_us = kind == SlotKind::forward ? spec.software.slot_host_us : 0;

@@ -40,6 +40,7 @@ std::vector<LayerStep> with_products_apart(const std::vector<LayerStep>& steps, 
       last = use;
       begins = use.has_value();
     }
+    divided.back().host_waits = step.host_waits;
   }
   return divided;
 }
@@ -72,8 +73,8 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
     const CoupledStep& coupled = planned.steps[i];
     const LayerStep& step = coupled.layer;
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
-                          static_cast<std::uint32_t>(step.kernels.kernels.size()), step.group, coupled.use,
-                          coupled.coupled, coupled.comm_sms, step.shares});
+                          step.kernels.launches(), step.group, coupled.use, coupled.coupled, coupled.comm_sms,
+                          step.shares, step.host_waits});
     plan.kernels_s += step.kernels.seconds + (coupled.coupled != nullptr ? coupled.coupled->kernels_s() : 0);
     plan.flops += step.kernels.flops + coupled.flops;
   }

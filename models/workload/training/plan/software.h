@@ -79,6 +79,7 @@ struct Software {
       flash_attention;              ///< version of FlashAttention; none: the kernels of the GPU's datasheet
   bool cudnn_on_blackwell = false;  ///< attention on Blackwell is cuDNN's: the kernels of the GPU's datasheet
   transformer::FusedKernels fused;
+  transformer::RoutedForm routed;
   bool sequence_first = true;  ///< order of activations: [sequence, batch, hidden]; otherwise [batch, sequence, hidden]
   bool dropout = false;
   SelectiveRecompute selective_recompute = SelectiveRecompute::attention;

@@ -35,6 +35,16 @@ bool TrainingStep::leaves_head(std::uint32_t p, std::uint32_t index) const {
          std::none_of(slots.begin() + index + 1, slots.end(), is_same);
 }
 
+namespace {
+
+/// Copies of tokens to experts or back, or their weights. Several in a row run beside the same kernels.
+bool sends_copies(const SlotStep& step) {
+  return step.group == RankGroup::ep && step.kernels == nullptr && step.coupled == nullptr &&
+         step.operation == collective::Operation::all_to_all;
+}
+
+}  // namespace
+
 struct TrainingStep::Emission {
   std::uint32_t p, index;
   const Slot& slot;
@@ -48,6 +58,7 @@ struct TrainingStep::Emission {
   std::size_t beside_until = 0;  ///< step that waits for a collective beside kernels
   std::uint32_t layer = SlotStep::kEnds;
   GradientSync::LayerEnds layer_ends = {};
+  std::vector<JobRef> awaited = {};    ///< by rank of `ranks`: kernels for which the host waits after the next launch
   std::vector<JobRef> exchanged = {};  ///< jobs of an exchange beside kernels that the next step waits for
 
   bool ended() const { return next == plan.steps.size(); }
@@ -113,6 +124,13 @@ void TrainingStep::emit_next_step(Emission& e) {
   }
   if (divided_ != nullptr) divided_->before_step(p, index, detail, step, e.slot.kind);
   emit_step(p, index, detail, step, i == e.begins, e.ended());
+  for (std::size_t n = 0; n < e.awaited.size(); ++n) {
+    std::vector<JobRef> jobs{e.awaited[n]};
+    programs_.wait_on_host(e.ranks[n], jobs, jobs_.label(Jobs::kHostWait, index, detail, e.ranks[n]));
+  }
+  e.awaited.clear();
+  if (step.host_waits)
+    for (const std::uint32_t rank : e.ranks) e.awaited.push_back(programs_.last(rank));
   if (e.completes || e.before_head) {
     const bool is_head = step.layer == SlotStep::kEnds && e.layer_ends.empty();
     const std::uint32_t layer =
@@ -167,7 +185,7 @@ void TrainingStep::emit_part(Emission& e) {
   e.exchanged.clear();
   while (!e.ended()) {
     const SlotStep& step = e.step();
-    const bool exchanges = step.group == RankGroup::ep && step.kernels == nullptr && step.coupled == nullptr;
+    const bool exchanges = sends_copies(step);
     const bool is_inside = e.next > e.begins && e.next + 1 < e.plan.steps.size() && e.next > e.beside_until;
     const bool waits =
         std::any_of(e.ranks.begin(), e.ranks.end(), [&](std::uint32_t rank) { return !programs_.waits(rank).empty(); });
@@ -178,13 +196,15 @@ void TrainingStep::emit_part(Emission& e) {
     for (const auto& communicator : ep_beside_.all()) {
       const std::uint32_t first = communicator->rank(0).number;
       if (coordinate(first, Dimension::pp) != e.p) continue;
-      const std::vector<JobRef>& jobs =
-          programs_.start(*communicator, choose(*communicator, step),
-                          jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(e.next), first),
-                          programs_.last_of(*communicator));
-      e.exchanged.insert(e.exchanged.end(), jobs.begin(), jobs.end());
+      for (std::size_t n = e.next; n < e.plan.steps.size() && sends_copies(e.plan.steps[n]); ++n) {
+        const std::vector<JobRef>& jobs =
+            programs_.start(*communicator, choose(*communicator, e.plan.steps[n]),
+                            jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(n), first),
+                            programs_.last_of(*communicator));
+        e.exchanged.insert(e.exchanged.end(), jobs.begin(), jobs.end());
+      }
     }
-    ++e.next;
+    while (sends_copies(e.step())) ++e.next;
     return;
   }
   end_slot(e);

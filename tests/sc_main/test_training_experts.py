@@ -1,0 +1,52 @@
+"""Launches of mixtures of experts in training: closed forms where the host is slower than the GPU, and where it waits for numbers of copies."""
+
+import json
+
+import pytest
+
+from platform_runs import succeed, summary
+
+EXPERTS, LAYERS, MICRO_BATCHES = 8, 2, 3
+MODEL = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": LAYERS,
+         "vocab_size": 8192, "num_local_experts": EXPERTS, "num_experts_per_tok": 2}
+WORKLOAD = {"seq_tokens": 1024, "global_batch": MICRO_BATCHES, "tp": 1, "pp": 1, "dp": 1, "launch": "eager"}
+SLOW_US = 1000.0  # longer than any kernel
+COUNTS, WAIT = 11, 1  # sums and copies to the host; its call
+
+
+def step_s(folder, **keys):
+    folder.mkdir(parents=True)
+    (folder / "model.json").write_text(json.dumps(MODEL))
+    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "fabric": {"fidelity": "fluid"}, "workload": {"kind": "training"} | WORKLOAD | keys}
+    (folder / "s.yaml").write_text(json.dumps(scenario))
+    succeed("dgx_h100", folder / "s.yaml", "--quiet", "--out", folder / "out")
+    return summary(folder / "out")["metrics"]["step_s"]
+
+
+def launches(folder, **keys):
+    """Of a step, by what it takes longer if each launch does."""
+    return (step_s(folder / "slow", host_us=2 * SLOW_US, **keys) - step_s(folder / "fast", host_us=SLOW_US, **keys)) / (SLOW_US * 1e-6)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return launches(tmp_path_factory.mktemp("plain"), experts_synchronize=False)
+
+
+@pytest.mark.parametrize("recompute, forward", [("none", 1), ("full", 2)])
+def test_a_slow_host_waits_in_each_forward_pass_of_a_layer(recompute, forward, tmp_path):
+    more = launches(tmp_path / "with", recompute=recompute) - launches(tmp_path / "without", recompute=recompute, experts_synchronize=False)
+    assert more == pytest.approx(forward * LAYERS * MICRO_BATCHES * (COUNTS + WAIT), abs=1e-6)
+
+
+def test_each_expert_has_products_of_its_own(plain, tmp_path):
+    fewer = plain - launches(tmp_path / "grouped", experts_synchronize=False, expert_products="grouped")
+    products = 2 + 4  # forward, and backward two for each matrix
+    assert fewer == pytest.approx(LAYERS * MICRO_BATCHES * products * (EXPERTS - 1), abs=1e-6)
+
+
+def test_a_fast_host_and_a_graph_have_the_same_step(tmp_path):
+    # The GPU copies rows for longer than the host launches what follows.
+    eager = step_s(tmp_path / "eager", host_us=0.01, seq_tokens=8192)
+    graph = step_s(tmp_path / "graph", seq_tokens=8192, **{"launch": "graph"})
+    assert eager == pytest.approx(graph, rel=1e-3) and eager >= graph
