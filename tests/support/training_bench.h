@@ -48,10 +48,18 @@ struct TrainingBench : JobBench {
   using StageTimes = workload::training::StageTimes;
   using TrainingStep = workload::training::TrainingStep;
 
+  /// Three steps of a forward slot. The host waits for the first one after it has launched the second one.
+  struct AwaitedStep {
+    double host_us;
+    std::array<std::uint32_t, 3> launches;
+    std::array<Time, 3> kernels;
+  };
+
   /// @param times  of each virtual stage; their transfers are not used
+  /// @param awaited  steps of all forward slots in place of one, launched eagerly
   TrainingBench(workload::training::Schedule its_schedule, const std::vector<StageTimes>& times, bool pp_overlap,
                 workload::training::GradientNorm grad_norm = workload::training::GradientNorm::none,
-                std::uint32_t steps = 1)
+                std::uint32_t steps = 1, const std::optional<AwaitedStep>& awaited = {})
       : JobBench(training_machine(), its_schedule.ranks(), TrainingStep::kStreams),
         schedule(std::move(its_schedule)),
         stage_times(times),
@@ -72,6 +80,19 @@ struct TrainingBench : JobBench {
         step.kernels = kernel_of(stage.of(static_cast<SlotKind>(kind)), kSms);
         step.layer = static_cast<std::uint32_t>(slots.size() - 1);
         of_stage[kind].steps.push_back(step);
+      }
+    }
+    if (awaited) {
+      spec.software.launch = workload::training::Launch::eager;
+      spec.software.host_us = awaited->host_us;
+      for (auto& of_stage : slots) {
+        workload::training::SlotPlan& forward = of_stage[static_cast<std::size_t>(SlotKind::forward)];
+        forward.steps.resize(awaited->kernels.size(), forward.steps.front());
+        for (std::size_t i = 0; i < forward.steps.size(); ++i) {
+          forward.steps[i].kernels = kernel_of(awaited->kernels[i], kSms);
+          forward.steps[i].launches = awaited->launches[i];
+        }
+        forward.steps.front().host_waits = true;
       }
     }
     plans = std::make_unique<workload::training::SlotPlans>(transformer::stages_of(spec.stage_layers), slots);

@@ -3,6 +3,7 @@
 // what the plan says.
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
+#include "workload/training/plan/planned_step.h"
 #include "workload/training/schedule/ideal.h"
 #include "workload/training/schedule/text.h"
 
@@ -145,6 +146,28 @@ BOOST_AUTO_TEST_CASE(equal_stages_take_the_closed_form_and_a_few_transfers) {
       BOOST_TEST((b.makespan() <= *form + longest * (2 * shape.m * shape.v + 2 * shape.p)));
       BOOST_TEST((longest * (2 * shape.m * shape.v + 2 * shape.p) < kEqual.forward));
     }
+  }
+}
+
+// Launches before the wait, then the wait and its call, then launches; each kernel begins when it is launched and the one
+// before has ended.
+BOOST_AUTO_TEST_CASE(the_host_waits_for_kernels_before_it_launches_more) {
+  const std::vector<TrainingBench::AwaitedStep> cases{
+      {1000, {3, 2, 4}, {Time::us(10), Time::us(20), Time::us(30)}},    // the host is slower than the GPU
+      {100, {1, 1, 5}, {Time::us(2000), Time::us(50), Time::us(300)}},  // the GPU has nothing to do after the wait
+      {10, {1, 2, 3}, {Time::us(2000), Time::us(5000), Time::us(70)}},  // the second step hides the launches
+  };
+  for (const TrainingBench::AwaitedStep& c : cases) {
+    const TrainingBench b(make_schedule(spec_of({Kind::gpipe, 1, 1, 1}, {kEqual})), {kEqual}, false, GradientNorm::none,
+                          1, c);
+    const auto launch = [&](std::uint32_t kernels) { return Time::seconds(kernels * c.host_us * 1e-6); };
+    const Time first = launch(c.launches[0]), second = first + launch(c.launches[1]);
+    const Time first_end = first + c.kernels[0], second_end = later(second, first_end) + c.kernels[1];
+    const Time third = later(second, first_end) + launch(1) + launch(c.launches[2]);
+    const Time end = later(third, second_end) + c.kernels[2];
+    BOOST_TEST((b.row(0, b.schedule.slots[0].front()).end == end));
+    const StageTimes planned = planned_times(*b.plans, b.spec, b.step->mesh(), b.fabric, 0).front();
+    BOOST_TEST(planned.forward.seconds() == end.seconds(), boost::test_tools::tolerance(1e-9));
   }
 }
 

@@ -1,7 +1,7 @@
 #include "workload/training/plan/planned_step.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include "collective/tuner.h"
 #include "workload/training/plan/nccl_request.h"
@@ -52,16 +52,18 @@ gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
 
 /// A slot in which the host waits for kernels: neither the GPU nor the host hides the other's work behind it.
 double waiting_slot_s(const SlotPlan& plan, const Sites& sites, double launch_s) {
-  double host_s = 0, gpu_s = 0, awaited_s = 0;  // when each has done all so far
+  double host_s = 0, gpu_s = 0;  // when each has done all so far
+  std::optional<double> awaited_s;
   for (const SlotStep& step : plan.steps) {
     host_s += launch_s * (step.kernels != nullptr ? step.launches : 1);
-    host_s = std::max(host_s, std::exchange(awaited_s, 0));
     double step_s = 0;
     if (step.kernels != nullptr)
       for (const gpu::KernelTime& kernel : step.kernels->kernels) step_s += kernel.seconds;
     if (step.coupled == nullptr && !step.beside_next) step_s += collective_s(step, sites);
     if (step.coupled != nullptr) step_s += step.coupled->kernels_s();
     gpu_s = std::max(gpu_s, host_s) + step_s;
+    if (awaited_s) host_s = std::max(host_s, *awaited_s) + launch_s;  // the wait is a call, too
+    awaited_s.reset();
     if (step.host_waits) awaited_s = gpu_s;
   }
   return gpu_s;
