@@ -196,11 +196,14 @@ std::vector<RouteOfInterest> ServingRun::routes() {
     for (std::size_t to = 0; to < gpus_.size(); ++to) {
       if (!hands_over(from, to)) continue;
       const workload::inference::HandoffPlan& plan = service_->handoff_plan(from, to);
-      for (std::uint32_t r = 0; r < gpus_[from].size(); ++r)
-        for (const auto& share : plan.shares(r))
-          routes.push_back({fmt::format("KV handoff, {} rank {} to {} rank {}", spec().instances[from].name, r,
-                                        spec().instances[to].name, share.decode_rank),
-                            TrafficClass::kv, gpus_[from][r].value(), gpus_[to][share.decode_rank].value()});
+      const auto &grid = service_->instance(from).grid(), &other = service_->instance(to).grid();
+      for (std::uint32_t r = 0; r < grid.replica_ranks(); ++r)
+        for (const auto& share : plan.shares(r)) {  // of attention replicas, the first ones
+          const std::uint32_t a = grid.rank_of(0, r), b = other.rank_of(0, share.decode_rank);
+          routes.push_back({fmt::format("KV handoff, {} rank {} to {} rank {}", spec().instances[from].name, a,
+                                        spec().instances[to].name, b),
+                            TrafficClass::kv, gpus_[from][a].value(), gpus_[to][b].value()});
+        }
     }
   }
   return routes;

@@ -1,6 +1,6 @@
 """Serving with composed passes against the same with all jobs: random services, whose results must be the same bytes.
 
-Dense models and mixtures, tensor and pipeline parallelism, attention replicas, one instance, several behind a router, or prefill and decode instances with each
+Dense models and mixtures, tensor and pipeline parallelism, attention replicas, one instance, several behind a router, or prefill and decode instances, with or without replicas, with each
 way to move KV, buffers and handshakes for it, copies in host memory and on disks, drafts, hosts of each engine, chunk sizes, closed and open loops, slow links and GPUs, lost instances.
 """
 
@@ -49,6 +49,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
         instances = [instance | {"name": "a", "count": rng.randrange(2, count + 1) if count > 2 else 2}]
     else:
         instances = [instance | {"name": "p", "role": "prefill"}, {"name": "d", "role": "decode", "tp": tp, "pp": rng.choice((1, pp))}]
+        if experts and rng.random() < 0.7:
+            instances = paired_replicas(rng, gpus, instances)
     policy = rng.choice(POLICIES)
     made: dict = {"kind": "serving", "engine": rng.choice(ENGINES), "requests": requests(rng, policy in WITH_CONTENTS), "instances": instances,
                   "scheduler": {"max_batched_tokens": rng.choice((64, 200, 512, 2048)), "max_seqs": rng.choice((4, 16, 64))}}
@@ -72,6 +74,19 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
         made["speculation"] = {"method": rng.choice(("eagle", "ngram")), "tokens": rng.choice((1, 3)), "acceptance": rng.choice((0, 0.6))}
     if rng.random() < 0.3:
         made["kv_blocks"] = rng.choice((60, 90, 200))  # preemptions
+    return made
+
+
+def paired_replicas(rng: random.Random, gpus: int, pair: list[dict]) -> list[dict]:
+    """Attention replicas in one or both of a pair, or in two that prefill or decode."""
+    half = gpus // 2
+    replicas = [n for n in (2, 4, 8) if n <= half]
+    many = lambda of: {key: of[key] for key in ("name", "role")} | {"dp": rng.choice(replicas)}
+    made = rng.choice(([many(pair[0]), many(pair[1])], [many(pair[0]), many(pair[1])], [many(pair[0]), pair[1]], [pair[0], many(pair[1])]))
+    used = sum(i.get("dp", 1) * i.get("tp", 1) * i.get("pp", 1) for i in made)
+    twice = rng.choice(made)
+    if "dp" in twice and used + twice["dp"] <= gpus:
+        twice["count"] = 2
     return made
 
 

@@ -43,6 +43,9 @@ def experts(instance, more=""):
     (experts("dp: 3"), "6:29: error: workload.instances.0.dp: 3 does not divide the 8 experts of tiny_experts"),
     (experts("tp: 2, dp: 2"), "6:36: error: workload.instances.0.dp: 2 with tp 2 is not modelled; accepted: tp 1"),
     (experts("dp: 2, pp: 2"), "6:29: error: workload.instances.0.dp: 2 with pp 2 is not modelled; accepted: pp 1"),
+    (REQUEST + "  instances: [{name: p, role: prefill, dp: 2}, {name: d, role: decode, dp: 2}]\n  router: {policy: round_robin, decode: link_aware}\n",
+     "7:41: error: workload.router.decode: link_aware with attention replicas, of instance p, is not modelled: the replica is not known yet; "
+     "accepted: another policy, or dp 1"),
     (experts("tp: 4", "  experts: {routing: {skew: 1}}\n"), "7:12: error: workload.experts: no instance has ep or dp; accepted with these"),
     (experts("tp: 4, ep: 4", "  experts: {redundant: 3}\n"), "6:36: error: workload.instances.0.ep: 4 does not divide the 8 experts of tiny_experts "
                                                               "and 3 redundant ones"),

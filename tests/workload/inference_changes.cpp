@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
   for (int trial = 0; trial < 40; ++trial) {
     const std::vector<std::string> names = random.below(3) == 0 ? std::vector<std::string>{"c0", "c1", "c2"}
                                                                 : std::vector<std::string>{"p0", "p1", "d0", "d1"};
-    const bool is_pair = names.size() == 4, has_replicas = !is_pair && random.below(2) == 0;
+    const bool is_pair = names.size() == 4, has_replicas = random.below(is_pair ? 3 : 2) == 0;
     std::vector<std::string> sets{
         "workload.requests={count: 16, arrivals: " +
             one_of({"poisson, rate_per_s: 1000", "poisson, rate_per_s: 5000", "closed_loop, concurrency: 5"}) +
@@ -256,7 +256,9 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
         "workload.engine=" + one_of({"vllm-0.19", "vllm-0.15", "sglang-0.5", "trtllm-1.0"}),
         "workload.host=" +
             one_of({"none", "{step_us: 40, async: true}", "{layer_us: 9, request_us: 200, async: false}"}),
-        is_pair
+        is_pair && has_replicas
+            ? "workload.instances=[{name: p, role: prefill, dp: 2, count: 2}, {name: d, role: decode, dp: 2, count: 2}]"
+        : is_pair
             ? "workload.instances=[{name: p, role: prefill, tp: 2, count: 2}, {name: d, role: decode, tp: 2, count: 2}]"
         : has_replicas ? "workload.instances=[{name: c, dp: 2, count: 3}]"
                        : "workload.instances=[{name: c, tp: 2, count: 3}]",
@@ -266,8 +268,10 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
       sets.push_back(
           "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
           ", connector: " + one_of({"none", "nixl"}) + ", staging: " + one_of({"none", "all"}) + "}");
-      sets.push_back("workload.router={policy: round_robin" +
-                     one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) + "}");
+      sets.push_back(
+          "workload.router={policy: round_robin" +
+          one_of({"", has_replicas ? "" : ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) +
+          "}");
     }
     if (has_replicas) sets.push_back("model.config=" + kSource + "/tests/models/tiny_experts.json");
     replicated += has_replicas ? 1 : 0;
@@ -346,5 +350,5 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
   BOOST_TEST(looked > 5000u);
   BOOST_TEST(moving > 100u);
   BOOST_TEST(failed_links > 50u);
-  BOOST_TEST(replicated > 4u);
+  BOOST_TEST(replicated > 8u);
 }

@@ -22,7 +22,7 @@ namespace {
 Replicas replicas(std::uint32_t count, const SchedulerSpec& spec, std::uint32_t blocks) {
   std::vector<std::unique_ptr<Scheduler>> all;
   for (std::uint32_t i = 0; i < count; ++i) all.push_back(std::make_unique<ContinuousScheduler>(spec, blocks));
-  return {std::move(all), spec.max_in_flight};
+  return {std::move(all), make_replica_choice(ReplicaRule::least_load, 1), spec.max_in_flight};
 }
 
 }  // namespace
@@ -38,6 +38,50 @@ BOOST_AUTO_TEST_CASE(a_request_goes_to_the_least_loaded_replica_and_all_run_in_o
   BOOST_TEST((requests == std::map<std::uint32_t, std::vector<std::uint32_t>>{{0, {0, 3}}, {1, {1, 4}}, {2, {2, 5}}}));
   BOOST_TEST(batch.fullest_replica().tokens() == 100u);  // each replica has the budget of its own
   BOOST_TEST(batch.tokens() == 300u);
+}
+
+// Loads of three replicas, and the one that each engine's rule takes.
+BOOST_AUTO_TEST_CASE(rules_choose_as_engines_do) {
+  const auto chosen = [](ReplicaRule rule, const std::vector<ReplicaLoad>& loads) {
+    return make_replica_choice(rule, 1)->choose(loads, 0);
+  };
+  // waiting, running, requests, tokens of their prompts
+  BOOST_TEST(chosen(ReplicaRule::least_load, {{1, 0, 1, 9}, {0, 3, 3, 9}, {0, 3, 3, 9}}) == 1u);
+  BOOST_TEST(chosen(ReplicaRule::fewest_tokens, {{0, 1, 1, 900}, {0, 1, 1, 300}, {0, 2, 2, 400}}) == 1u);
+  // Nobody gets more than an even share, which is two here: the second replica has it already.
+  BOOST_TEST(chosen(ReplicaRule::fewest_tokens, {{0, 1, 1, 900}, {0, 2, 2, 300}, {0, 1, 1, 400}}) == 2u);
+  // All have as many as the fullest one: then a share is one more.
+  BOOST_TEST(chosen(ReplicaRule::fewest_tokens, {{0, 1, 1, 900}, {0, 1, 1, 300}, {0, 1, 1, 300}}) == 1u);
+  const std::vector<ReplicaLoad> idle(3);
+  const auto turns = make_replica_choice(ReplicaRule::round_robin, 1);
+  for (std::uint32_t r = 0; r < 7; ++r) BOOST_TEST(turns->choose(idle, 100 - r) == r % 3);
+  const auto draws = make_replica_choice(ReplicaRule::random, 1);
+  std::vector<std::uint32_t> drawn(3);
+  for (std::uint32_t r = 0; r < 3000; ++r) ++drawn[draws->choose(idle, r)];
+  for (const std::uint32_t each : drawn) BOOST_TEST((each > 900u && each < 1100u));
+}
+
+// The KV of a prompt stays in its replica until it has been read, while other requests leave.
+BOOST_AUTO_TEST_CASE(the_kv_of_a_prompt_stays_in_its_replica) {
+  SchedulerSpec spec;
+  Replicas scheduler = replicas(2, spec, 100);
+  for (std::uint32_t r = 0; r < 4; ++r) scheduler.add(r, request(50, 4), {}, RequestPart::prompt);
+  BOOST_TEST(step(scheduler).items.size() == 4u);
+  scheduler.add(4, request(50, 1), {}, RequestPart::prompt);
+  step(scheduler);
+  BOOST_TEST(scheduler.empty());
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    BOOST_TEST(scheduler.replica(r) == r % 2);
+    BOOST_TEST(scheduler.blocks(r).size() == 4u);
+  }
+  scheduler.release(0);
+  BOOST_TEST(scheduler.cancel(1) == 50u);
+  BOOST_TEST(scheduler.keep(2, 7) == 50u);
+  BOOST_TEST(scheduler.memory().held() == 3 * 4u);
+  scheduler.end_lease(7);
+  scheduler.release(3);
+  scheduler.release(4);
+  BOOST_TEST(scheduler.memory().held() == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(a_replica_without_requests_takes_no_part) {

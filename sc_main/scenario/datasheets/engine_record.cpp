@@ -219,6 +219,20 @@ Record<EngineSheet> two_instances_record() {
   return r;
 }
 
+Record<EngineSheet> replicas_record() {
+  using namespace workload::inference;
+  const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
+  Record<EngineSheet> r;
+  r.choice(
+      "choice", rule(&ServingRules::replica), words_of(kReplicaRuleNames),
+      "which attention replica takes a request. least_load: the lowest 4 x waiting + running; round_robin: one after "
+      "the other; random; fewest_tokens: the lowest sum of prompts, among those with less than an even share of "
+      "requests");
+  r.choice("of_prompts", rule(&ServingRules::prefill_replica), words_of(kReplicaRuleNames),
+           "the same of an instance that prefills for others");
+  return complete(r);
+}
+
 /// Whether a list without entries, which stands for all, or with them has all of another one.
 template <class T>
 bool covers(const std::vector<T>& all, const std::vector<T>& some) {
@@ -343,6 +357,7 @@ Record<EngineSheet> engine_record() {
   r.group("speculation", speculation_record(), "speculative decoding").fallback("none is known of the engine");
   r.group("two_instances", two_instances_record(),
           "how an instance that prefills and one that decodes share a request");
+  r.group("replicas", replicas_record(), "attention replicas").fallback("least_load");
   r.group("all_reduce", collectives_record(), "all-reduces beside NCCL's").required();
   return r;
 }

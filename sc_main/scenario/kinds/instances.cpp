@@ -50,7 +50,6 @@ void check_replicas(const InstanceSpec& spec, const std::string& key, const Sour
   if (spec.mapping.dp == 1) return;
   if (spec.mapping.tp > 1) refuse("tp " + std::to_string(spec.mapping.tp), "tp 1");
   if (spec.mapping.pp > 1) refuse("pp " + std::to_string(spec.mapping.pp), "pp 1");
-  if (spec.role != InstanceRole::colocated) refuse("a role", "role: colocated");
   if (value_at(source.root, "workload.kv_tiers")) refuse("workload.kv_tiers", "none");
 }
 

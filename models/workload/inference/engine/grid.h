@@ -41,6 +41,11 @@ class Grid {
   std::uint32_t replicas() const { return mesh_->size(Dimension::ep); }
   std::uint32_t pp() const { return mesh_->size(Dimension::pp); }
   std::uint32_t ranks() const { return mesh_->size(); }
+  /// Ranks of an attention replica, and the rank that is its p*tp+t.
+  std::uint32_t replica_ranks() const { return tp() * pp(); }
+  std::uint32_t rank_of(std::uint32_t replica, std::uint32_t r) const {
+    return r / tp() * width() + replica * tp() + r % tp();
+  }
   Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * width() + t); }
   Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
   /// The ranks of a stage, of which either tensor parallelism or replicas are more than one. Collectives run as in a serving engine, all in a CUDA graph: small vectors

@@ -23,7 +23,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
       client_(client),
       grid_(spec_.name, setting.shares_group ? fmt::format("[{}]", spec.name) : "", model_of(setting.model, spec),
             spec_.mapping, spec_.host, spec_.engine, gpus, executor),
-      scheduler_(load(blocks, host)),
+      scheduler_(load(blocks, host, setting.seed)),
       engine_(grid_, *scheduler_, engine_spec(setting), executor, *this) {
   if (!is_paged()) return;
   if (spec_.speculation && spec_.speculation->has_model())
@@ -68,7 +68,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   return engine;
 }
 
-std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const HostKv& host) {
+std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const HostKv& host, std::uint64_t seed) {
   if (is_paged()) {
     SchedulerSpec s = spec_.scheduler;
     s.host_blocks = host.blocks;
@@ -78,7 +78,8 @@ std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const Host
     if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
     std::vector<std::unique_ptr<Scheduler>> replicas;
     for (std::uint32_t i = 0; i < grid_.replicas(); ++i) replicas.push_back(make_paged_scheduler(s, paged_blocks));
-    return std::make_unique<Replicas>(std::move(replicas), s.max_in_flight);
+    const ReplicaRule rule = role() == InstanceRole::prefill ? spec_.rules.prefill_replica : spec_.rules.replica;
+    return std::make_unique<Replicas>(std::move(replicas), make_replica_choice(rule, seed), s.max_in_flight);
   }
   const WholeSequencesSpec& s = *spec_.whole;
   const std::uint32_t tokens = std::min(s.max_batched_tokens, s.longest_pass);

@@ -64,7 +64,8 @@ class Instance : private EngineClient, private KvOffloadClient {
     /// while it is computed.
     HandoffGrain handoff = HandoffGrain::fetched;
     bool sees_kv_at_step =
-        false;  ///< of the part `answer`: in a step, the engine learns at its end that KV has arrived
+        false;               ///< of the part `answer`: in a step, the engine learns at its end that KV has arrived
+    std::uint64_t seed = 1;  ///< of draws
   };
   /// @param id      its place in the service
   /// @param gpus    of its ranks
@@ -84,6 +85,8 @@ class Instance : private EngineClient, private KvOffloadClient {
   Engine& engine() { return engine_; }
   const Engine& engine() const { return engine_; }
   const Scheduler& scheduler() const { return *scheduler_; }
+  /// See Scheduler::replica().
+  std::uint32_t replica(std::uint32_t request) const { return scheduler_->replica(request); }
   /// Null: none of its KV is in host memory.
   KvOffload* offload() { return offload_ ? &*offload_ : nullptr; }
   /// See Scheduler::follow_blocks().
@@ -123,7 +126,7 @@ class Instance : private EngineClient, private KvOffloadClient {
   Time now() const { return executor_.fabric().now(); }
   EngineSpec engine_spec(const Setting& setting) const;
   /// Allocates memory. @param paged_blocks  of the KV cache, including the reserved block
-  std::unique_ptr<Scheduler> load(std::uint32_t paged_blocks, const HostKv& host);
+  std::unique_ptr<Scheduler> load(std::uint32_t paged_blocks, const HostKv& host, std::uint64_t seed);
   void promised(const Reservation& reservation);
   /// Reports load and memory.
   void report();

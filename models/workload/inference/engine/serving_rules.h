@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workload/inference/engine/speculation_spec.h"
+#include "workload/inference/scheduler/replica_choice.h"
 
 namespace railyard::workload::inference {
 
@@ -72,6 +73,8 @@ struct ServingRules {
   HandoffGrain handoff = HandoffGrain::fetched;
   std::string connector = "none";  ///< name of its sheet
   FirstToken first_token = FirstToken::prefill;
+  ReplicaRule replica = ReplicaRule::least_load;          ///< which attention replica takes a request
+  ReplicaRule prefill_replica = ReplicaRule::least_load;  ///< the same of an instance that prefills for others
   SpeculationRules speculation;
 
   /// An instance with these rules hands requests over as one with the others does.

@@ -5,19 +5,33 @@
 
 namespace railyard::workload::inference {
 
-Replicas::Replicas(std::vector<std::unique_ptr<Scheduler>> replicas, std::uint32_t max_in_flight)
-    : replicas_(std::move(replicas)), max_in_flight_(max_in_flight) {}
+Replicas::Replicas(std::vector<std::unique_ptr<Scheduler>> replicas, std::unique_ptr<ReplicaChoice> choice,
+                   std::uint32_t max_in_flight)
+    : replicas_(std::move(replicas)),
+      choice_(std::move(choice)),
+      loads_(replicas_.size()),
+      max_in_flight_(max_in_flight) {}
 
 bool Replicas::can_hold(const Request& request, RequestPart part) const {
   return replicas_.front()->can_hold(request, part);
 }
 
 void Replicas::add(std::uint32_t number, const Request& request, RequestContent content, RequestPart part) {
-  const auto load = [](const std::unique_ptr<Scheduler>& s) { return 4 * s->waiting() + s->running(); };
-  const auto least = std::min_element(replicas_.begin(), replicas_.end(),
-                                      [&](const auto& a, const auto& b) { return load(a) < load(b); });
-  replica_of_[number] = static_cast<std::uint32_t>(least - replicas_.begin());
-  (*least)->add(number, request, std::move(content), part);
+  for (std::size_t r = 0; r < replicas_.size(); ++r) {
+    loads_[r].waiting = replicas_[r]->waiting();
+    loads_[r].running = replicas_[r]->running();
+  }
+  const std::uint32_t chosen = choice_->choose(loads_, number);
+  places_[number] = {chosen, part == RequestPart::prompt, request.prompt_tokens};
+  ++loads_[chosen].requests;
+  loads_[chosen].prompt_tokens += request.prompt_tokens;
+  replicas_[chosen]->add(number, request, std::move(content), part);
+}
+
+void Replicas::uncount(Place& place) {
+  if (!std::exchange(place.is_counted, false)) return;
+  --loads_[place.replica].requests;
+  loads_[place.replica].prompt_tokens -= place.prompt_tokens;
 }
 
 std::vector<Reservation> Replicas::reserve() {
@@ -64,23 +78,45 @@ void Replicas::begun(const ScheduledBatch& batch) {
 }
 
 std::vector<std::uint32_t> Replicas::complete(const ScheduledBatch& batch) {
-  for (const std::uint32_t number : std::exchange(left_, {})) replica_of_.erase(number);
+  for (const std::uint32_t number : std::exchange(left_, {}))
+    if (const auto own = places_.find(number); own != places_.end() && !own->second.keeps_kv) places_.erase(own);
   const std::vector<std::uint32_t> composed = std::move(in_flight_.front());
   in_flight_.pop_front();
   for (const std::uint32_t r : composed) {
     const ScheduledBatch own = batch.of_replica(r);  // without items, if all have been cancelled
     const std::vector<std::uint32_t> finished = replicas_[r]->complete(own);
+    for (const std::uint32_t number : finished) uncount(places_.at(number));
     left_.insert(left_.end(), finished.begin(), finished.end());
   }
   return left_;
 }
 
+void Replicas::release(std::uint32_t number) {
+  const auto own = places_.find(number);
+  replicas_[own->second.replica]->release(number);
+  uncount(own->second);
+  places_.erase(own);
+}
+
 std::uint64_t Replicas::cancel(std::uint32_t number) {
-  const auto own = replica_of_.find(number);
-  if (own == replica_of_.end()) return 0;
-  const std::uint64_t tokens = replicas_[own->second]->cancel(number);
-  replica_of_.erase(own);
+  const auto own = places_.find(number);
+  if (own == places_.end()) return 0;
+  const std::uint64_t tokens = replicas_[own->second.replica]->cancel(number);
+  uncount(own->second);
+  places_.erase(own);
   return tokens;
+}
+
+std::uint64_t Replicas::keep(std::uint32_t number, std::uint64_t lease) {
+  const auto own = places_.find(number);
+  if (own == places_.end()) return 0;
+  const std::uint64_t tokens = replicas_[own->second.replica]->keep(number, lease);
+  if (tokens > 0) places_.erase(own);
+  return tokens;
+}
+
+void Replicas::end_lease(std::uint64_t lease) {
+  for (const auto& replica : replicas_) replica->end_lease(lease);
 }
 
 void Replicas::forget() {

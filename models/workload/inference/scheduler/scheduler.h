@@ -71,6 +71,9 @@ class Scheduler {
   /// A read of a batch is over. @return requests that have waited for it, and are in the queue again
   virtual std::vector<std::uint32_t> read(std::uint32_t) { return {}; }
 
+  /// The attention replica that has a request. @pre the request, or its KV, is here
+  virtual std::uint32_t replica(std::uint32_t) const { return 0; }
+
   /// Whether no request is here.
   virtual bool empty() const = 0;
   virtual std::size_t running() const = 0;

@@ -4,7 +4,8 @@
 
 namespace railyard::workload::inference {
 
-HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode) : model_(prefill.model()), shares_(prefill.ranks()) {
+HandoffPlan::HandoffPlan(const Grid& prefill, const Grid& decode)
+    : model_(prefill.model()), shares_(prefill.replica_ranks()) {
   head_bytes_ = transformer::kv_head_bytes(model_);
 
   // heads_from[t][u]: KV heads that decode TP rank u takes from prefill TP rank t.

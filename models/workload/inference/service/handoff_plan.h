@@ -1,6 +1,6 @@
 // The KV bytes that each rank of one grid (prefill) sends to each rank of another (decode): the layers that their two stages share, times
-// the KV heads that the decode rank needs from that prefill rank. If prefill ranks replicate a head, decode ranks are distributed over
-// the replicas.
+// the KV heads that the decode rank needs from that prefill rank. If several prefill ranks have a head, decode ranks are distributed over
+// them. Of a grid with attention replicas, the ranks are those of one replica (Grid::rank_of).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class HandoffPlan {
     std::uint32_t heads = 0;
     std::uint32_t first_layer = 0, last_layer = 0;  ///< [first, last), global
   };
-  /// Shares that prefill rank p*tp+t sends.
+  /// Shares that rank p*tp+t of a prefill replica sends to a decode replica.
   const std::vector<Share>& shares(std::uint32_t rank) const { return shares_[rank]; }
   /// Tokens [begin, end) of a prompt.
   struct Tokens {

@@ -24,7 +24,7 @@ KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
 Time KvExchange::expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens) {
   std::vector<KvLoads::Piece> pieces;
   const HandoffPlan& plan = this->plan(from, to);
-  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+  for (std::uint32_t r = 0; r < from.grid().replica_ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       if (const Bytes bytes = plan.bytes(share, {0, prompt_tokens, prompt_tokens}); bytes > 0)
         pieces.push_back({*from.grid().rank(r).memory, *to.grid().rank(share.decode_rank).memory, bytes});
@@ -48,15 +48,15 @@ void KvExchange::follow_staging(const std::vector<Instance*>& instances) {
   }
 }
 
-JobRef KvExchange::stage(Rank& rank, std::uint32_t instance, Fields fields, Bytes bytes,
-                         const std::vector<JobRef>& after) {
+JobRef KvExchange::stage(const KvEnd& end, Fields fields, Bytes bytes, const std::vector<JobRef>& after) {
   ++part(fields.part).left;
+  Rank& rank = end.rank(fields.rank);
   // Blocks and what came over the network are in HBM; what is sent next may be in L2.
   const auto moved = static_cast<double>(bytes);
   const bool gathers = fields.what == kGather;
   const gpu::KernelTime time =
       gpu::memory_bound_time(rank.gpu->datasheet(), gathers ? moved : 0, gathers ? moved : 2 * moved);
-  return executor_.kernel(rank, *staging_streams_[instance][fields.rank],
+  return executor_.kernel(rank, *staging_streams_[end->id()][end.place(fields.rank)],
                           gpu::chain_of(time, gathers ? "kv_gather" : "kv_scatter"), JobLabel::of(*this, fields), *this,
                           after);
 }
@@ -75,18 +75,18 @@ void KvExchange::fetch(const Transfer& transfer) {
   whole.tokens = {transfer.begin, transfer.prompt, transfer.prompt};
   Fields fields{};
   fields.part = first_part_ + static_cast<std::uint32_t>(parts_.size()) - 1;
-  const Grid& from = transfer.from->grid();
-  const std::uint32_t layers = from.model().layers;
-  const HandoffPlan& plan = this->plan(*transfer.from, *transfer.to);
-  std::vector<std::uint64_t> of_rank(transfer.to->grid().ranks());
+  const KvEnd &from = transfer.from, &to = transfer.to;
+  const std::uint32_t layers = from->grid().model().layers;
+  const HandoffPlan& plan = this->plan(*from, *to);
+  std::vector<std::uint64_t> of_rank(to.ranks());
   for (std::uint32_t r = 0; r < from.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       if (plan.bytes(share, 0, layers, whole.tokens) > 0)
         of_rank[share.decode_rank] += descriptors(whole, r, share, 0, layers);
   for (const std::uint64_t each : of_rank) prompt.moved.descriptors += each;
   const KvContacts::Handshake* handshake = nullptr;
-  if (contacts_ && prompt.moved.descriptors > 0 && !contacts_->have_met(*transfer.from, *transfer.to)) {
-    handshake = &contacts_->meet(*transfer.from, *transfer.to, handshakes(*transfer.from, *transfer.to));
+  if (contacts_ && prompt.moved.descriptors > 0 && !contacts_->have_met(from, to)) {
+    handshake = &contacts_->meet(from, to, handshakes(from, to));
     prompt.meets = true;
     client_.on_kv_meets(request);
   }
@@ -94,7 +94,7 @@ void KvExchange::fetch(const Transfer& transfer) {
   for (std::uint32_t u = 0; u < of_rank.size(); ++u) {
     const std::vector<JobRef> met = handshake ? std::vector<JobRef>{handshake->jobs[u]} : std::vector<JobRef>();
     fields.rank = u;
-    posts[u] = post(transfer.to->grid().rank(u), fields, of_rank[u], met);
+    posts[u] = post(to.rank(u), fields, of_rank[u], met);
     prompt.posts += static_cast<std::uint32_t>(posts[u].size());
     if (posts[u].empty()) posts[u] = met;
   }
@@ -127,8 +127,8 @@ void KvExchange::expect(const Transfer& transfer) {
   static_cast<Transfer&>(prompt) = transfer;
   prompt.sent = transfer.begin;
   if (is_per_layer()) way(*prompt.from, *prompt.to).sends.opens();
-  if (contacts_ && !contacts_->have_met(*prompt.from, *prompt.to))
-    contacts_->announce(*prompt.from, *prompt.to, announcements(*prompt.from, *prompt.to));
+  if (contacts_ && !contacts_->have_met(prompt.from, prompt.to))
+    contacts_->announce(prompt.from, prompt.to, announcements(prompt.from, prompt.to));
 }
 
 void KvExchange::forget() {
@@ -139,7 +139,7 @@ void KvExchange::composed(const Instance& instance, std::uint32_t pass, const Sc
   forget();
   for (const ScheduledBatch::Item& item : batch.items) {
     const auto found = prompts_.find(item.request);
-    if (found == prompts_.end() || found->second.from != &instance) continue;
+    if (found == prompts_.end() || found->second.from.instance != &instance) continue;
     Prompt& prompt = found->second;
     Part chunk;
     chunk.request = item.request;
@@ -164,13 +164,14 @@ void KvExchange::on_attention_emitted(const Instance& instance, std::uint32_t pa
   // The stage's last attention kernels complete its KV. MLPs and the LM head do not change KV.
   if (!per_layer && layer + 1 != last) return;
   Fields fields{};
-  fields.rank = stage * grid.tp() + t;
+  fields.rank = stage * grid.tp() + t % grid.tp();
   fields.per_layer = per_layer;
   fields.layer = per_layer ? layer : 0;
   const auto is_of_pass = [&](const Part& part) {
-    return part.chunk != kWhole && part.pass == pass && part.from == &instance;
+    return part.chunk != kWhole && part.pass == pass && part.from.instance == &instance;
   };
   for (std::size_t i = parts_.size(); i > 0 && is_of_pass(parts_[i - 1]); --i) {
+    if (parts_[i - 1].from.replica != t / grid.tp()) continue;
     fields.part = first_part_ + static_cast<std::uint32_t>(i - 1);
     emit(fields, per_layer ? layer : first, per_layer ? layer + 1 : last, {job});
   }
@@ -183,18 +184,18 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
   const HandoffPlan& plan = this->plan(*of.from, *of.to);
   for (const HandoffPlan::Share& share : plan.shares(fields.rank)) {
     const Bytes bytes = plan.bytes(share, first_layer, last_layer, of.tokens);
-    if (bytes > 0) transfers.push_back({*of.to->grid().rank(share.decode_rank).memory, bytes});
+    if (bytes > 0) transfers.push_back({*of.to.rank(share.decode_rank).memory, bytes});
   }
   if (transfers.empty()) return;  // a replica without decode ranks, or tokens that no window will contain
   Prompt& prompt = prompts_.at(of.request);
   ++of.left;
   ++prompt.left;
-  Rank& rank = of.from->grid().rank(fields.rank);
+  Rank& rank = of.from.rank(fields.rank);
   if (!pushes()) way(*of.from, *of.to).sends.waits(of.earliest[fields.rank]);
   std::vector<JobRef> ready = after;
-  if (pushes() && contacts_ && !contacts_->have_met(*of.from, *of.to)) {
+  if (pushes() && contacts_ && !contacts_->have_met(of.from, of.to)) {
     prompt.meets = true;
-    ready.push_back(contacts_->meet(*of.from, *of.to, fields.rank, after, handshakes(*of.from, *of.to)));
+    ready.push_back(contacts_->meet(of.from, of.to, fields.rank, after, handshakes(of.from, of.to)));
   }
   const std::vector<HandoffPlan::Share> scattered = staged(of, fields.rank, first_layer, last_layer);
   if (!scattered.empty()) {
@@ -202,7 +203,7 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     for (const HandoffPlan::Share& share : scattered) bytes += plan.bytes(share, first_layer, last_layer, of.tokens);
     Fields gather = fields;
     gather.what = kGather;
-    ready = {stage(rank, of.from->id(), gather, bytes, ready)};
+    ready = {stage(of.from, gather, bytes, ready)};
   }
   if (pushes()) {
     std::uint64_t posted = 0;
@@ -210,7 +211,7 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
       if (plan.bytes(share, first_layer, last_layer, of.tokens) > 0)
         posted += descriptors(of, fields.rank, share, first_layer, last_layer);
     prompt.moved.descriptors += posted;
-    prompt.posted.resize(of.from->grid().ranks());
+    prompt.posted.resize(of.from.ranks());
     prompt.posted[fields.rank] += Time::seconds(static_cast<double>(posted) * connector_.descriptor_us * 1e-6);
     if (const std::vector<JobRef> post = this->post(rank, fields, posted, ready); !post.empty()) ready = post;
   }
@@ -228,8 +229,7 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
   for (const HandoffPlan::Share& share : scattered) {
     scatter.rank = share.decode_rank;
     ++prompt.left;
-    stage(of.to->grid().rank(share.decode_rank), of.to->id(), scatter,
-          plan.bytes(share, first_layer, last_layer, of.tokens), {copy});
+    stage(of.to, scatter, plan.bytes(share, first_layer, last_layer, of.tokens), {copy});
   }
 }
 
@@ -327,6 +327,8 @@ void KvExchange::check_arrived(std::uint32_t request) {
   moved.request = request;
   moved.from = prompt.from->id();
   moved.to = prompt.to->id();
+  moved.from_replica = prompt.from.replica;
+  moved.to_replica = prompt.to.replica;
   for (const Time time : prompt.posted) moved.post = later(moved.post, time);
   if (is_per_layer()) way(*prompt.from, *prompt.to).sends.closes();
   prompts_.erase(request);
@@ -340,9 +342,10 @@ std::string KvExchange::name(std::uint64_t arguments) const {
   const Part& of = part(f.part);
   static constexpr const char* kNames[] = {"Handoff", "KvPost", "KvGather", "KvScatter"};
   const bool is_of_decode = f.what == kScatter || (f.what == kPost && !pushes());
-  const std::uint32_t tp = (is_of_decode ? of.to : of.from)->grid().tp(), from_tp = of.from->grid().tp();
-  std::string name = fmt::format("{}_PP[{}]_TP[{}]", kNames[f.what], f.rank / tp, f.rank % tp);
-  if (f.what == kScatter) name += fmt::format("_FromPP[{}]_FromTP[{}]", f.source / from_tp, f.source % from_tp);
+  const KvEnd& end = is_of_decode ? of.to : of.from;
+  std::string name = fmt::format("{}_PP[{}]_TP[{}]", kNames[f.what], end.stage(f.rank), end.in_stage(f.rank));
+  if (f.what == kScatter)
+    name += fmt::format("_FromPP[{}]_FromTP[{}]", of.from.stage(f.source), of.from.in_stage(f.source));
   if (of.chunk != kWhole) name += fmt::format("_Chunk[{}]", of.chunk);
   if (f.per_layer) name += fmt::format("_Layer[{}]", static_cast<std::uint32_t>(f.layer));
   if (names_requests_) name += fmt::format("_Req[{}]", of.request);

@@ -1,4 +1,4 @@
-// The handoff of KV from any instance to any other.
+// The handoff of KV from any instance to any other: from the attention replica with the prompt to the one with the answer.
 //
 // With a staging connector, a kernel of the GPU that sends gathers KV in one buffer before its copy, and a kernel of the GPU that gets it
 // brings it to its blocks (KvStaging).
@@ -22,6 +22,7 @@
 #include "workload/inference/scheduler/scheduled_batch.h"
 #include "workload/inference/service/handoff_plan.h"
 #include "workload/inference/service/kv_contacts.h"
+#include "workload/inference/service/kv_end.h"
 #include "workload/inference/service/kv_loads.h"
 #include "workload/inference/service/kv_sends.h"
 
@@ -30,6 +31,7 @@ namespace railyard::workload::inference {
 /// What the KV of a request took to get from one instance to the other.
 struct KvMoved {
   std::uint32_t request = 0, from = 0, to = 0;  ///< ids of instances
+  std::uint32_t from_replica = 0, to_replica = 0;
   Bytes bytes = 0;
   std::uint64_t descriptors = 0;
   Time begun;      ///< the first copy or post; fetched: the wait for the handshake
@@ -98,8 +100,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// KV of the prompt of a request.
   struct Transfer {
     std::uint32_t request = 0;
-    const Instance* from = nullptr;
-    const Instance* to = nullptr;
+    KvEnd from, to;
     std::uint64_t begin = 0;   ///< tokens before this one are there already
     std::uint64_t prompt = 0;  ///< tokens
   };
@@ -123,8 +124,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// Tokens of a prompt that are sent together.
   struct Part {
     std::uint32_t request = 0;
-    const Instance* from = nullptr;
-    const Instance* to = nullptr;
+    KvEnd from, to;
     std::uint32_t chunk = kWhole;  ///< number among the chunks of the prompt
     std::uint32_t pass = 0;        ///< of the instance `from`, that computes the chunk
     HandoffPlan::Tokens tokens;
@@ -152,10 +152,12 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     HandoffPlan plan;
     KvSends sends;
   };
-  // Handoff_PP[p]_TP[t]; KvPost_PP[p]_TP[t] of the rank that posts; KvGather_PP[p]_TP[t] and KvScatter_PP[p]_TP[t], with _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
+  // Handoff_PP[p]_TP[t]; KvPost_PP[p]_TP[t] of the rank that posts; KvGather_PP[p]_TP[t] and KvScatter_PP[p]_TP[t]. t counts the ranks of a
+  // stage over all replicas. With _Chunk[c], _Layer[l] and _Req[n] as far as they apply, and the instances if there are several of
   // a role: _FromInst[a]_ToInst[b].
   enum What : std::uint8_t { kCopy, kPost, kGather, kScatter };
   struct Fields {
+    /// rank, source: p*tp+t of a replica.
     std::uint64_t part : 29, rank : 10, source : 10, layer : 12, per_layer : 1, what : 2;  ///< source: of a scatter
   };
 
@@ -178,7 +180,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// The same, of the copy with this label.
   std::vector<HandoffPlan::Share> staged_of(const Fields& fields);
   /// Emits the kernel that brings so many bytes to a buffer of the rank (kGather), or from there to their blocks (kScatter).
-  JobRef stage(Rank& rank, std::uint32_t instance, Fields fields, Bytes bytes, const std::vector<JobRef>& after);
+  JobRef stage(const KvEnd& end, Fields fields, Bytes bytes, const std::vector<JobRef>& after);
   /// Sends a rank's share of the layers [first_layer, last_layer) of a part.
   void emit(Fields fields, std::uint32_t first_layer, std::uint32_t last_layer, const std::vector<JobRef>& after);
   /// Descriptors of a share of the layers [first, last) of a part.
@@ -199,10 +201,10 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   void on_posted(std::uint32_t request);
   /// Time of the handshake of each rank of `to`: for each rank from which it reads, the metadata, and descriptors of all its KV cache.
   /// Pushed: of each rank of `from`, for those to which it writes.
-  std::vector<Time> handshakes(const Instance& from, const Instance& to);
+  std::vector<Time> handshakes(const KvEnd& from, const KvEnd& to);
   /// Pushed: time in which each rank of `to` gets the metadata of those that write to it, so that it can announce its blocks.
-  std::vector<Time> announcements(const Instance& from, const Instance& to);
-  void on_met(const Instance& from, const Instance& to) override;
+  std::vector<Time> announcements(const KvEnd& from, const KvEnd& to);
+  void on_met(const KvEnd& from, const KvEnd& to) override;
   void check_arrived(std::uint32_t request);
 
   void on_job_begun(const Job& job) override;

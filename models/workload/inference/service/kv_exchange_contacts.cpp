@@ -10,32 +10,32 @@ void KvExchange::follow_contacts(std::vector<Instance*> instances, bool have_met
   contacts_.emplace(std::move(instances), have_met, pushes(), executor_, client);
 }
 
-std::vector<Time> KvExchange::handshakes(const Instance& from, const Instance& to) {
-  std::vector<Time> times((pushes() ? from : to).grid().ranks());
-  const std::uint64_t blocks = (pushes() ? to : from).scheduler().memory().total + 1ull;  // with the reserved one
-  const HandoffPlan& plan = this->plan(from, to);
-  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+std::vector<Time> KvExchange::handshakes(const KvEnd& from, const KvEnd& to) {
+  std::vector<Time> times((pushes() ? from : to).ranks());
+  const std::uint64_t blocks = (pushes() ? to : from).blocks();
+  const HandoffPlan& plan = this->plan(*from, *to);
+  for (std::uint32_t r = 0; r < from.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r)) {
-      const std::uint64_t regions = this->regions(from.grid(), share, share.first_layer, share.last_layer, true);
+      const std::uint64_t regions = this->regions(from->grid(), share, share.first_layer, share.last_layer, true);
       times[pushes() ? r : share.decode_rank] += Time::seconds(
           (connector_.metadata_us + static_cast<double>(blocks * regions) * connector_.prepare_us) * 1e-6);
     }
   return times;
 }
 
-std::vector<Time> KvExchange::announcements(const Instance& from, const Instance& to) {
-  std::vector<Time> times(to.grid().ranks());
-  const HandoffPlan& plan = this->plan(from, to);
-  for (std::uint32_t r = 0; r < from.grid().ranks(); ++r)
+std::vector<Time> KvExchange::announcements(const KvEnd& from, const KvEnd& to) {
+  std::vector<Time> times(to.ranks());
+  const HandoffPlan& plan = this->plan(*from, *to);
+  for (std::uint32_t r = 0; r < from.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       times[share.decode_rank] += Time::seconds(connector_.metadata_us * 1e-6);
   return times;
 }
 
-void KvExchange::on_met(const Instance& from, const Instance& to) {
+void KvExchange::on_met(const KvEnd& from, const KvEnd& to) {
   std::vector<std::uint32_t> requests;
   for (const auto& [request, prompt] : prompts_)
-    if (prompt.meets && prompt.from == &from && prompt.to == &to) requests.push_back(request);
+    if (prompt.meets && prompt.from == from && prompt.to == to) requests.push_back(request);
   std::sort(requests.begin(), requests.end());  // the order of the map is the library's
   for (const std::uint32_t request : requests) {
     Prompt& prompt = prompts_.at(request);

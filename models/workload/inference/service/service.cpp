@@ -86,6 +86,7 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.brings_first_token = spec_.first_token != FirstToken::prefill;
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.handoff = spec_.handoff;
+    setting.seed = spec_.seed;
     HostKv host = placed[id].host;
     for (std::size_t r = 0; host.disk_blocks > 0 && r < placed[id].servers.size(); ++r) {
       const std::uint32_t server = placed[id].servers[r];
@@ -158,15 +159,16 @@ void Service::on_promised(Instance& instance, const Reservation& reservation) {
     count(stay, kPrefill, true);
     return;
   }
-  const KvExchange::Transfer transfer{reservation.request, &at(stay.visits.front()), &instance, reservation.from,
+  const std::uint32_t request = reservation.request;
+  Instance& from = at(stay.visits.front());
+  --waiting_[{from.id(), instance.id()}];
+  if (exchange_.pushes()) admit(request);
+  const KvExchange::Transfer transfer{request,
+                                      {&from, from.replica(request)},
+                                      {&instance, instance.replica(request)},
+                                      reservation.from,
                                       stay.remaining().prompt_tokens};
-  --waiting_[{transfer.from->id(), instance.id()}];
-  if (exchange_.pushes()) {
-    exchange_.expect(transfer);
-    admit(reservation.request);
-  } else {
-    exchange_.fetch(transfer);
-  }
+  exchange_.pushes() ? exchange_.expect(transfer) : exchange_.fetch(transfer);
 }
 
 void Service::on_composed(Instance& instance, std::uint32_t pass, const ScheduledBatch& batch) {

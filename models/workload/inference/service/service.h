@@ -132,11 +132,11 @@ class Service : private ApiServerClient,
   static bool is_handed_over(const Stay& stay) { return stay.visits.size() > 1; }
   /// Tokens of all requests that an instance of this role computes, for the estimate of traffic.
   double expected_tokens(InstanceRole role) const;
-  /// What a rank of an instance (the third argument) sends to one to which it hands over prompts.
+  /// What a rank of an attention replica (the third argument) sends to one to whose instance it hands over prompts.
   void for_each_share(
-      const std::function<void(const Instance&, const Instance&, std::uint32_t, const HandoffPlan::Share&)>& what);
+      const std::function<void(const KvEnd&, const KvEnd&, std::uint32_t, const HandoffPlan::Share&)>& what);
   /// Bytes of the handoff between two ranks, over all requests.
-  double handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const;
+  double handed_over(const KvEnd& from, const KvEnd& to, const HandoffPlan::Share& share);
   /// Whether another instance computes the answer of a request, by the engine's rule.
   bool needs_answer(const Request& request) const;
   /// Whether the second instance computes tokens of it.

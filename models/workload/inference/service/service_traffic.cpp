@@ -34,17 +34,19 @@ std::vector<transport::Traffic> Service::traffic() {
     if (const KvOffload* const offload = instance->offload())
       offload->add_traffic(all, expected_tokens(instance->role()));
   }
-  for_each_share([&](const Instance& from, const Instance& to, std::uint32_t rank, const HandoffPlan::Share& share) {
-    all.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
-                   number(TrafficClass::kv), handed_over(exchange_.plan(from, to), share)});
+  for_each_share([&](const KvEnd& from, const KvEnd& to, std::uint32_t rank, const HandoffPlan::Share& share) {
+    all.push_back({from.rank(rank).gpu->window(), to.rank(share.decode_rank).gpu->window(), number(TrafficClass::kv),
+                   handed_over(from, to, share)});
   });
   if (weights_) weights_->add_traffic(all);
   return all;
 }
 
-double Service::handed_over(const HandoffPlan& plan, const HandoffPlan::Share& share) const {
+double Service::handed_over(const KvEnd& from, const KvEnd& to, const HandoffPlan::Share& share) {
   const std::size_t answers = count_of(InstanceRole::decode) + count_of(InstanceRole::colocated);
-  const auto pairs = static_cast<double>(count_of(InstanceRole::prefill) * answers);
+  const std::size_t replicas = from->grid().replicas() * to->grid().replicas();
+  const auto pairs = static_cast<double>(count_of(InstanceRole::prefill) * answers * replicas);
+  const HandoffPlan& plan = exchange_.plan(*from, *to);
   const auto of = [&](std::uint64_t prompt) { return static_cast<double>(plan.bytes(share, {0, prompt, prompt})); };
   if (!spec_.listed) return of(kTokensOfARequest) * api_server_.count() / pairs;
   double bytes = 0;
@@ -60,11 +62,11 @@ void Service::start() {
     std::vector<Grid*> grids;
     for (const auto& instance : instances_) grids.push_back(&instance->grid());
     std::vector<collective::OtherTraffic> kv;
-    for_each_share([&](const Instance& from, const Instance& to, std::uint32_t rank, const HandoffPlan::Share& share) {
+    for_each_share([&](const KvEnd& from, const KvEnd& to, std::uint32_t rank, const HandoffPlan::Share& share) {
       // Memory that is not paged is promised outside of batches, at any time.
-      transport::Horizon* const sends = to.spec().whole ? nullptr : &exchange_.sends(from, to);
-      kv.push_back({from.grid().rank(rank).gpu->window(), to.grid().rank(share.decode_rank).gpu->window(),
-                    number(TrafficClass::kv), sends});
+      transport::Horizon* const sends = to->spec().whole ? nullptr : &exchange_.sends(*from, *to);
+      kv.push_back(
+          {from.rank(rank).gpu->window(), to.rank(share.decode_rank).gpu->window(), number(TrafficClass::kv), sends});
     });
     for (const auto& instance : instances_)
       if (KvOffload* const offload = instance->offload())
@@ -79,13 +81,15 @@ void Service::start() {
 }
 
 void Service::for_each_share(
-    const std::function<void(const Instance&, const Instance&, std::uint32_t, const HandoffPlan::Share&)>& what) {
+    const std::function<void(const KvEnd&, const KvEnd&, std::uint32_t, const HandoffPlan::Share&)>& what) {
   for (const auto& from : instances_) {
     for (const auto& to : instances_) {
       if (!hands_over(from->role(), to->role())) continue;
       const HandoffPlan& plan = exchange_.plan(*from, *to);
-      for (std::uint32_t r = 0; r < from->grid().ranks(); ++r)
-        for (const HandoffPlan::Share& share : plan.shares(r)) what(*from, *to, r, share);
+      for (std::uint32_t i = 0; i < from->grid().replicas(); ++i)
+        for (std::uint32_t j = 0; j < to->grid().replicas(); ++j)
+          for (std::uint32_t r = 0; r < from->grid().replica_ranks(); ++r)
+            for (const HandoffPlan::Share& share : plan.shares(r)) what({from.get(), i}, {to.get(), j}, r, share);
     }
   }
 }
