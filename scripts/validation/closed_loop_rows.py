@@ -1,8 +1,10 @@
 """Rows of servers in a closed loop (aiconfigurator's measurements) as scenarios of `workload.kind: serving`.
 
 Rules, by column:
-  mode              aggregated servers, or instances that prefill and that decode, with the numbers and the tp of both. How such
-                    instances divide latent attention, or deal experts, is not printed
+  mode              aggregated servers, or instances that prefill and that decode, with the numbers and the tp and ep of both. The tp
+                    is that of attention: with tp 1, ep ranks are attention replicas that share the experts (dep8 in the names of
+                    InferenceX's files); with tp = ep, whole experts are dealt to the ranks of tensor parallelism (tep8); other
+                    values of ep are not mapped. Whether drafts were used is not printed; these rows are run without
   attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Both kinds of division at once: not mapped
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
                     place, of which the first meets all others in the queue. The run has four for each place: one in the first wave
@@ -64,13 +66,24 @@ def map_row(row: Row) -> Experiment:
 
 def apart(row: Row) -> Served:
     """@throws Unmapped with the reason"""
-    if any((row.integer(column) or 1) > 1 for column in ("prefill_ep", "decode_ep")):
-        raise Unmapped("instances that prefill and decode apart, and deal experts to their ranks, are not modelled")
-    counts, tp = (tuple(number(row, f"{role}_{what}") for role in ("prefill", "decode")) for what in ("workers", "tp"))
-    served = serve_apart(row, row["backend"], row["backend_version"], counts, tp)
-    if has_latent_attention(served.scenario["model"]["config"]):
-        raise Unmapped("instances that prefill and decode apart, and do not say how they divide latent attention")
+    roles = ("prefill", "decode")
+    counts, tp = (tuple(number(row, f"{role}_{what}") for role in roles) for what in ("workers", "tp"))
+    parallel = tuple(experts_apart(size, row.integer(f"{role}_ep") or 1) for role, size in zip(roles, tp))
+    served = serve_apart(row, row["backend"], row["backend_version"], counts, tp, parallel=parallel)
+    if has_latent_attention(served.scenario["model"]["config"]) and (1, {}) in zip(tp, parallel):
+        raise Unmapped("latent attention and experts on one GPU: how the instance divides them is not printed")
     return served
+
+
+def experts_apart(tp: int, ep: int) -> dict:
+    """Keys of an instance beside tp. @throws Unmapped with the reason"""
+    if ep == 1:
+        return {}
+    if tp == 1:
+        return {"dp": ep, "ep": ep}
+    if tp == ep:
+        return {"ep": ep}
+    raise Unmapped("experts dealt to another number of ranks than attention is divided by are not modelled")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Served:
 
     platform: str
     scenario: dict
-    tp: int
+    tp: int  # of instances apart, the GPUs of the largest one
     engine: str  # vllm, sglang or trtllm
     pp: int = 1
     assumed: str = ""  # what the row does not print
@@ -99,20 +99,29 @@ def serve(row: Row, engine_name: str, version: str, parallel: dict | None = None
     return Served(platform, scenario, tp, engine, pp, systems.assumption(platform, machine), parallel.get("dp", 1))
 
 
-def serve_apart(row: Row, engine_name: str, version: str, counts: tuple[int, int], tp: tuple[int, int], least_servers: int = 1) -> Served:
+def serve_apart(row: Row, engine_name: str, version: str, counts: tuple[int, int], tp: tuple[int, int], least_servers: int = 1,
+                parallel: tuple[dict, dict] = ({}, {})) -> Served:
     """Instances that prefill and instances that decode, side by side; one of each has servers of its own if there are several.
 
-    `counts`, `tp`: of both roles. @throws Unmapped with the reason
+    `counts`, `tp`, `parallel`: of both roles; keys beside tp. @throws Unmapped with the reason
     """
     served = serve(Row(row.file, row.line, row.columns | {"tp": str(max(tp))}, row.value), engine_name, version)
     gpu, of_server = systems.gpu_of(row), systems.gpus_per_server(served.platform)
-    servers = max(math.ceil(sum(count * size for count, size in zip(counts, tp)) / of_server), least_servers)
+    sizes = tuple(size * keys.get("dp", 1) for size, keys in zip(tp, parallel))
+    servers = max(_servers(counts, sizes, of_server), least_servers)
     machine = systems.machine(row, served.platform, gpu, servers, may_assume=True)
-    instances = [{"name": role, "role": role, "tp": size} | ({"count": count} if count > 1 else {})
-                 for role, size, count in zip(("prefill", "decode"), tp, counts)]
+    instances = [{"name": role, "role": role, "tp": size} | keys | ({"count": count} if count > 1 else {})
+                 for role, size, keys, count in zip(("prefill", "decode"), tp, parallel, counts)]
     if counts == (1, 1):
-        for instance, first in zip(instances, (0, of_server if servers > 1 else tp[0])):
-            instance["gpus"] = list(range(first, first + instance["tp"]))
+        second = of_server * math.ceil(sizes[0] / of_server) if servers > 1 else sizes[0]
+        for instance, first, size in zip(instances, (0, second), sizes):
+            instance["gpus"] = list(range(first, first + size))
     scenario = served.scenario | {"machine": machine,
                                   "workload": served.scenario["workload"] | {"instances": instances}}
-    return replace(served, scenario=scenario, assumed=systems.assumption(served.platform, machine))
+    return replace(served, scenario=scenario, tp=max(sizes), assumed=systems.assumption(served.platform, machine))
+
+
+def _servers(counts: tuple[int, int], sizes: tuple[int, int], of_server: int) -> int:
+    """Servers that hold these instances: each in one server, or in servers of its own."""
+    whole = sum(count * (size // of_server) for count, size in zip(counts, sizes))
+    return whole + math.ceil(sum(count * (size % of_server) for count, size in zip(counts, sizes)) / of_server)

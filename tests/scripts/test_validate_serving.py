@@ -133,6 +133,16 @@ def test_instances_apart_have_the_numbers_of_the_row():
     assert mapped(APART | {"decode_workers": "2"}).scenario["machine"]["groups"]["node"]["servers"] == 2
 
 
+def test_instances_apart_have_replicas_or_whole_experts_by_tp_and_ep():
+    row = APART | {"model": "DeepSeek-V3", "precision": "fp8", "prefill_workers": "1", "prefill_ep": "8", "decode_workers": "2"}
+    prefill = {"name": "prefill", "role": "prefill", "tp": 1, "dp": 8, "ep": 8}
+    replicas = mapped(row | {"decode_tp": "1", "decode_ep": "16"}).scenario
+    assert replicas["workload"]["instances"] == [prefill, {"name": "decode", "role": "decode", "tp": 1, "dp": 16, "ep": 16, "count": 2}]
+    assert replicas["machine"]["groups"]["node"]["servers"] == 5
+    ranks = mapped(row | {"decode_workers": "1", "decode_tp": "8", "decode_ep": "8"}).scenario["workload"]["instances"]
+    assert ranks == [prefill | {"gpus": list(range(8))}, {"name": "decode", "role": "decode", "tp": 8, "ep": 8, "gpus": list(range(8, 16))}]
+
+
 def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     folder = tmp_path / "bench" / "examples" / "RTX4090" / "Llama-3.1-8B" / "vllm"
     folder.mkdir(parents=True)
@@ -152,7 +162,7 @@ def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     (LOAD | {"rate_per_s": "5,10"}, "no list of numbers"),
     (LOAD | {"cpu_kv_offload": "yes"}, "host memory"),
     (APART | {"prefill_workers": ""}, "has no prefill_workers"),
-    (APART | {"decode_ep": "4"}, "deal experts"),
+    (APART | {"decode_ep": "4"}, "dealt to another number of ranks"),
     (APART | {"model": "DeepSeek-V3", "precision": "fp8", "decode_tp": "8"}, "latent attention|no configuration"),
     (LOOP | {"model": "DeepSeek-V3"}, "no configuration of model"),
     (LOOP | {"backend": "lmdeploy"}, "no datasheet for engine"),
