@@ -27,6 +27,12 @@ void Segment::append(const Segment& next) {
 
 std::uint32_t Segment::launches() const {
   std::uint32_t sum = 0;
+  for (const NamedKernel& kernel : kernels) sum += kernel.launches * kernel.of_call;
+  return sum;
+}
+
+std::uint32_t Segment::calls() const {
+  std::uint32_t sum = 0;
   for (const NamedKernel& kernel : kernels) sum += kernel.launches;
   return sum;
 }

@@ -67,7 +67,8 @@ struct KernelId {
 
 struct NamedKernel : KernelId {
   gpu::KernelTime time;
-  std::uint32_t launches = 1;  ///< by a host that launches eagerly
+  std::uint32_t launches = 1;  ///< calls of a framework that launches eagerly
+  std::uint32_t of_call = 1;   ///< launches of each call
   NamedKernel(const KernelId& id, const gpu::KernelTime& time, std::uint32_t launches = 1)
       : KernelId(id), time(time), launches(launches) {}
 };
@@ -92,6 +93,7 @@ struct Segment {
   gpu::SharedChain chain(LayerPart part) const;
   void append(const Segment& next);
   std::uint32_t launches() const;
+  std::uint32_t calls() const;
 };
 
 /// The sequences of a pass through one layer. A serving engine mixes both kinds in one batch.

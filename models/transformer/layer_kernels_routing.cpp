@@ -98,7 +98,7 @@ void LayerTimer::launch_each(Segment& segment, const Experts& experts) const {
   if (!form().routed || form().routed->products == ExpertProducts::grouped) return;
   for (NamedKernel& kernel : segment.kernels)
     if (kernel.use || kernel.role == KernelRole::narrowing || kernel.role == KernelRole::weight_cast)
-      kernel.launches *= experts.active;
+      kernel.of_call = experts.active;
 }
 
 }  // namespace railyard::transformer

@@ -9,7 +9,7 @@ from platform_runs import succeed, summary
 EXPERTS, LAYERS, MICRO_BATCHES = 8, 2, 3
 MODEL = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": LAYERS,
          "vocab_size": 8192, "num_local_experts": EXPERTS, "num_experts_per_tok": 2}
-WORKLOAD = {"seq_tokens": 1024, "global_batch": MICRO_BATCHES, "tp": 1, "pp": 1, "dp": 1, "launch": "eager"}
+WORKLOAD = {"seq_tokens": 1024, "global_batch": MICRO_BATCHES, "tp": 1, "pp": 1, "dp": 1, "launch": "eager", "expert_call_us": 0}
 SLOW_US = 1000.0  # longer than any kernel
 COUNTS, WAIT = 11, 1  # sums and copies to the host; its call
 
@@ -43,6 +43,15 @@ def test_each_expert_has_products_of_its_own(plain, tmp_path):
     fewer = plain - launches(tmp_path / "grouped", experts_synchronize=False, expert_products="grouped")
     products = 2 + 4  # forward, and backward two for each matrix
     assert fewer == pytest.approx(LAYERS * MICRO_BATCHES * products * (EXPERTS - 1), abs=1e-6)
+
+
+def test_calls_take_the_host_beside_their_launches(plain, tmp_path):
+    # Products of all experts are one call each, other launches are a call each.
+    keys = {"host_us": SLOW_US, "experts_synchronize": False}
+    calls = (step_s(tmp_path / "calls", **keys | {"expert_call_us": SLOW_US}) - step_s(tmp_path / "none", **keys)) / (SLOW_US * 1e-6)
+    grouped = keys | {"expert_products": "grouped"}
+    of_grouped = (step_s(tmp_path / "calls_grouped", **grouped | {"expert_call_us": SLOW_US}) - step_s(tmp_path / "grouped", **grouped)) / (SLOW_US * 1e-6)
+    assert calls == pytest.approx(of_grouped, abs=1e-6) and plain / 2 < calls < plain
 
 
 def test_a_fast_host_and_a_graph_have_the_same_step(tmp_path):

@@ -48,7 +48,7 @@ struct Planned {
     for (const LayerStep& step : steps)
       for (const NamedKernel& kernel : step.kernels.kernels)
         if (step.part == LayerPart::mlp) {
-          all[kernel.name].first += kernel.launches;
+          all[kernel.name].first += kernel.launches * kernel.of_call;
           all[kernel.name].second += kernel.time.seconds;
         }
     return all;

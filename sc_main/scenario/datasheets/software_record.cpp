@@ -90,6 +90,10 @@ Record<Software> software_record() {
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .required();
   r.add("host_us", &Software::host_us, "host time of each eager launch").range(0, kLongestHostUs).required();
+  r.add("expert_call_us", &Software::expert_call_us,
+        "launch: eager. Host time of each call in a layer with experts, beside its launches")
+      .range(0, kLongestHostUs)
+      .required();
   r.add("slot_host_us", &Software::slot_host_us,
         "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
       .range(0, kLongestHostUs)

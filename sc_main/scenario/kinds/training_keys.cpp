@@ -90,6 +90,10 @@ void add_software_keys(Record<TrainingSection>& r) {
   r.add("host_us", of_software(&Software::host_us), "host time of each eager launch")
       .range(0, kLongestHostUs)
       .fallback(kOfSoftware);
+  r.add("expert_call_us", of_software(&Software::expert_call_us),
+        "launch: eager. Host time of each call in a layer with experts, beside its launches")
+      .range(0, kLongestHostUs)
+      .fallback(kOfSoftware);
   r.add("slot_host_us", of_software(&Software::slot_host_us),
         "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
       .range(0, kLongestHostUs)

@@ -51,11 +51,12 @@ gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
 }
 
 /// A slot in which the host waits for kernels: neither the GPU nor the host hides the other's work behind it.
-double waiting_slot_s(const SlotPlan& plan, const Sites& sites, double launch_s) {
+double waiting_slot_s(const SlotPlan& plan, const Sites& sites, const Software& software) {
+  const double launch_s = software.host_us * 1e-6, call_s = software.expert_call_us * 1e-6;
   double host_s = 0, gpu_s = 0;  // when each has done all so far
   std::optional<double> awaited_s;
   for (const SlotStep& step : plan.steps) {
-    host_s += launch_s * (step.kernels != nullptr ? step.launches : 1);
+    host_s += launch_s * (step.kernels != nullptr ? step.launches : 1) + call_s * step.calls;
     double step_s = 0;
     if (step.kernels != nullptr)
       for (const gpu::KernelTime& kernel : step.kernels->kernels) step_s += kernel.seconds;
@@ -106,7 +107,7 @@ std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec
           std::any_of(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return step.host_waits; });
       if (waits) {
         const double before_s = (kind == SlotKind::forward ? spec.software.slot_host_us : 0) * 1e-6;
-        return Time::seconds(before_s + waiting_slot_s(plan, sites, spec.software.host_us * 1e-6));
+        return Time::seconds(before_s + waiting_slot_s(plan, sites, spec.software));
       }
       double host_us = 0;
       for (const SlotStep& step : plan.steps) host_us += step.launches * spec.software.host_us;

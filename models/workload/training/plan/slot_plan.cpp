@@ -1,5 +1,6 @@
 #include "workload/training/plan/slot_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -68,13 +69,14 @@ struct Planned {
   std::vector<gpu::SharedChain> chains;
 };
 
-void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer) {
+/// @param routes  the layer has experts
+void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer, bool routes) {
   for (std::size_t i = 0; i < planned.steps.size(); ++i) {
     const CoupledStep& coupled = planned.steps[i];
     const LayerStep& step = coupled.layer;
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
                           step.kernels.launches(), step.group, coupled.use, coupled.coupled, coupled.comm_sms,
-                          step.shares, step.host_waits});
+                          step.shares, routes ? std::max(1u, step.kernels.calls()) : 0, step.host_waits});
     plan.kernels_s += step.kernels.seconds + (coupled.coupled != nullptr ? coupled.coupled->kernels_s() : 0);
     plan.flops += step.kernels.flops + coupled.flops;
   }
@@ -158,7 +160,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
                     .emplace(key, Planned(plan_layer(model, timer, pass, split, direction), pass.kind, keeps_input,
                                           spec, timer))
                     .first;
-      append(plan, found->second, number);
+      append(plan, found->second, number, model.routes(model.layer(number)));
     };
     const auto recompute = [&](SlotPlan& plan, std::uint32_t number) {
       const auto key = key_of(number, spec.form.keep_gathered);
@@ -170,7 +172,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
                 : plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early);
         found = again.emplace(key, Planned(steps, pass.kind, spec.form.keep_gathered, spec, timer)).first;
       }
-      append(plan, found->second, number);
+      append(plan, found->second, number, model.routes(model.layer(number)));
     };
     const auto end = [&](SlotPlan& plan, bool head) {
       const std::uint64_t tokens = spec.rank_tokens();
@@ -179,7 +181,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
              Planned(head ? plan_head(model, timer, tokens, split, defers ? Direction::dgrad : direction)
                           : plan_embedding(model, timer, tokens, split, direction),
                      0, false, spec, timer),
-             SlotStep::kEnds);
+             SlotStep::kEnds, false);
     };
     // A rank receives its share of the activations; the slot begins with the gather of all of them.
     const bool is_sharded =

@@ -33,6 +33,7 @@ struct SlotStep {
   std::shared_ptr<const linear::ProductPlan> coupled;         ///< the collective together with the product of `use`
   std::uint32_t comm_sms = 0;      ///< of a collective beside kernels; 0: the library's choice
   collective::Shares shares = {};  ///< of an all-to-all
+  std::uint32_t calls = 0;         ///< of the framework in a layer with experts, beside launches
   bool host_waits = false;         ///< for these kernels, after the launch of the next step
 };
 

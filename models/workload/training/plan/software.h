@@ -90,6 +90,7 @@ struct Software {
   bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
   Launch launch = Launch::eager;
   double host_us = 0;              ///< of each eager launch
+  double expert_call_us = 0;       ///< of each call in a layer with experts, beside its launches
   bool slots_synchronize = false;  ///< the host waits for the GPU before each slot
   double slot_host_us = 0;         ///< of each forward slot besides launches
   PipelineOverlap pp_overlap = PipelineOverlap::none;

@@ -217,6 +217,8 @@ void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t
   const auto of_rank = [&](std::uint32_t rank) -> const SlotStep& {
     return plans_.plan(slot.kind, slot.stage, coordinate(rank, Dimension::ep)).steps[detail];
   };
+  const Time calls = Time::seconds(step.calls * spec_.software.expert_call_us * 1e-6);
+  for (const std::uint32_t rank : ranks_at_[p]) programs_.wait_for(rank, programs_.take_host(rank, calls));
   if (step.kernels != nullptr) {
     for (const std::uint32_t rank : ranks_at_[p])
       programs_.kernels(rank, of_rank(rank).kernels, step.launches,
