@@ -129,6 +129,7 @@ class TimeSum {
     return product;
   }
   double seconds() const { return static_cast<double>(fs_) * 1e-15; }
+  bool operator==(const TimeSum& other) const { return fs_ == other.fs_; }
 
  private:
   unsigned __int128 fs_ = 0;

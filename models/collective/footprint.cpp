@@ -60,7 +60,7 @@ class Walk {
     if (fresh) {
       Device* const device = port.peer->port(port.peer_port).peer;  // hop.device, which a hop may not change
       found_.ports.push_back({device, hop.port});
-      if (port.fluid != nullptr || port.egress.failed() || device->traits(hop.port).empty()) not_comparable();
+      if (port.egress.failed() || device->traits(hop.port).empty()) not_comparable();
     }
     return found->second;
   }
@@ -79,8 +79,9 @@ class Walk {
           path.engine_payload_bytes, path.request_bytes, path.completion_payload_bytes, path.asked_ahead_bytes,
           path.inline_bytes, static_cast<std::uint64_t>(path.hops_to_inline), path.inline_fixed.fs(),
           static_cast<std::uint64_t>(path.hops_to_stage), path.chunk_bytes, path.chunk_start.fs(),
-          path.smallest_transaction_bytes, path.stripe_bytes, stripe_of(path, from, to)})
+          path.smallest_transaction_bytes, path.stripe_bytes})
       add(word);
+    found_.stripes.push_back(stripe_of(path, from, to));
     add(path.lanes.size());
     for (const transport::Lane& lane : path.lanes) {
       add(lane.weight);
@@ -94,7 +95,6 @@ class Walk {
     }
   }
 
-  /// The place of a memory's first byte in the cycle of the address interleave.
   static std::uint64_t stripe_of(const transport::Path& path, transport::Window from, transport::Window to) {
     std::uint64_t sum = 0, divisor = 0;
     for (const transport::Lane& lane : path.lanes) {

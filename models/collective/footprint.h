@@ -7,8 +7,9 @@
 //   links     rates, latencies, credits and packets of both directions
 //   devices   class, traits (Device::traits()), and the order of their ports, because arbitration follows this order
 //   servers   the server of each member, because programs depend on it
+// Trains also need equal places of the members' memories in the address interleave (`stripes`); fluid links do not.
 // Two groups are alike if their makeups are equal. A group has no makeup if it crosses a device that cannot be compared
-// (a NIC, a host's memory), a fluid link, or a link in one direction only.
+// (a NIC, a host's memory), or a link in one direction only.
 #pragma once
 
 #include <optional>
@@ -31,6 +32,8 @@ struct Footprint {
   std::vector<transport::Meter*> meters;
   bool spread = false;           ///< bytes may also cross other ports, chosen at run time
   std::optional<Makeup> makeup;  ///< none: not like any other group
+  /// By path: the place of the memory's first byte in the cycle of the address interleave.
+  std::vector<std::uint64_t> stripes;
 };
 
 /// @param classes  traffic classes of the group's collectives

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace railyard::collective {
 
@@ -16,6 +17,14 @@ transport::PortCounters difference(const transport::PortCounters& now, const tra
   d.busy = now.busy - before.busy;
   for (std::size_t c = 0; c < d.waited.size(); ++c) d.waited[c] = now.waited[c].since(before.waited[c]);
   return d;
+}
+
+/// Whether a replay adds the same.
+bool same_amounts(const transport::PortCounters& a, const transport::PortCounters& b) {
+  const auto numbers = [](const transport::PortCounters& c) {
+    return std::tie(c.transactions, c.payload_bytes, c.wire_bytes, c.busy, c.peak_queued_bytes, c.waited);
+  };
+  return numbers(a) == numbers(b);
 }
 
 /// Sorts steps by time and joins those at the same instant.
@@ -37,6 +46,12 @@ void put_in_order(std::vector<transport::MemoryRecording::Step>& steps) {
 
 }  // namespace
 
+SharedRecordings::Interleave& SharedRecordings::interleave_of(const std::vector<std::uint64_t>& stripes) {
+  const auto found =
+      std::find_if(interleaves.begin(), interleaves.end(), [&](const Interleave& i) { return i.stripes == stripes; });
+  return found != interleaves.end() ? *found : interleaves.emplace_back(Interleave{stripes});
+}
+
 ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group, const Footprint& footprint,
                        std::vector<transport::Horizon*> others, std::optional<std::vector<transport::Horizon*>> beside,
                        std::shared_ptr<SharedRecordings> shared)
@@ -47,7 +62,8 @@ ReuseTable::ReuseTable(const transport::Fabric& fabric, const ReuseGroup& group,
       beside_(std::move(beside)),
       least_launch_(group.least_launch),
       begin_together_(group.begin_together),
-      shared_(std::move(shared)) {
+      shared_(std::move(shared)),
+      interleave_(&shared_->interleave_of(footprint.stripes)) {
   for (const Group* each : group.groups)
     multicast_groups_.insert(multicast_groups_.end(), each->multicast_group.begin(), each->multicast_group.end());
   for (const transport::LinkEnd& port : ports_) counters_.push_back(&port.state().counters);
@@ -106,7 +122,7 @@ const KnownRecording* ReuseTable::adopt(const RecordingKey& key) {
   const auto [first, last] = shared_->by_key.equal_range(key);
   for (auto entry = first; entry != last; ++entry) {
     const SharedRecordings::Recorded& recorded = entry->second;
-    bool alike = true;
+    bool alike = links_alike(recorded);
     for (std::size_t s = 0; s < sources_.size() && alike; ++s) alike = numbered_alike(recorded, s);
     if (!alike) continue;
     for (std::size_t s = 0; s < sources_.size(); ++s) {
@@ -134,17 +150,41 @@ bool ReuseTable::numbered_alike(const SharedRecordings::Recorded& recorded, std:
 std::optional<transport::RequesterKey> ReuseTable::renamed(const ReuseTable& other,
                                                            const transport::RequesterKey& key) const {
   if (key.own) return key;
-  const auto rename = [](std::uint32_t& name, const auto& theirs, const auto& mine) {
+  transport::RequesterKey mine = key;
+  return rename(other, key.kind, mine.source, mine.target) ? std::make_optional(mine) : std::nullopt;
+}
+
+bool ReuseTable::links_alike(const SharedRecordings::Recorded& recorded) const {
+  bool all_fluid = true;
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    const bool is_fluid = ports_[p].state().fluid != nullptr;
+    if (is_fluid != (recorded.by->ports_[p].state().fluid != nullptr)) return false;
+    all_fluid &= is_fluid;
+  }
+  if (!all_fluid && interleave_ != recorded.by->interleave_) return false;
+  std::optional<std::uint32_t> last;
+  for (const transport::FluidStreamKey& key : recorded.streams) {
+    transport::Window source = key.source();
+    std::uint32_t target = key.target();
+    if (!rename(*recorded.by, key.kind(), source, target)) return false;
+    const auto number = fabric_.stream_number(key.between(source, target));
+    if (!number || (last && *number <= *last)) return false;
+    last = number;
+  }
+  return true;
+}
+
+bool ReuseTable::rename(const ReuseTable& other, transport::MessageKind kind, transport::Window& source,
+                        std::uint32_t& target) const {
+  const auto in = [](std::uint32_t& name, const auto& theirs, const auto& mine) {
     const auto found = std::find(theirs.begin(), theirs.end(), name);
     if (found == theirs.end()) return false;
     name = mine[static_cast<std::size_t>(found - theirs.begin())];
     return true;
   };
-  transport::RequesterKey mine = key;
-  const bool known = rename(mine.source, other.members_, members_) &&
-                     (transport::of_group(key.kind) ? rename(mine.target, other.multicast_groups_, multicast_groups_)
-                                                    : rename(mine.target, other.members_, members_));
-  return known ? std::make_optional(mine) : std::nullopt;
+  return in(source, other.members_, members_) &&
+         (transport::of_group(kind) ? in(target, other.multicast_groups_, multicast_groups_)
+                                    : in(target, other.members_, members_));
 }
 
 std::vector<std::size_t> ReuseTable::requesters() const {
@@ -193,13 +233,20 @@ void ReuseTable::stop_recording() {
 }
 
 void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Time took) {
-  for (std::size_t i = 0; i < counters_.size(); ++i)
-    recording.counters.push_back(difference(*counters_[i], before_[i]));
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    const transport::PortCounters more = difference(*counters_[i], before_[i]);
+    auto& amounts = recording.amounts;
+    const auto same =
+        std::find_if(amounts.begin(), amounts.end(), [&](const auto& a) { return same_amounts(a, more); });
+    recording.counters.push_back(static_cast<std::uint32_t>(same - amounts.begin()));
+    if (same == amounts.end()) amounts.push_back(more);
+  }
   stop_recording();
   kept_ = nullptr;
   if (sends_of_others() != sends_of_others_before_) return;
   if (adopt(key) != nullptr) return;  // another group has recorded it in the meantime
-  if (shared_->recordings >= SharedRecordings::kMostRecordings || shared_->steps >= SharedRecordings::kMostSteps)
+  if (interleave_->recordings >= SharedRecordings::kMostRecordings ||
+      interleave_->steps >= SharedRecordings::kMostSteps)
     return;
   Time first_done = took;
   for (const auto& [after, member] : recording.done) first_done = sooner(first_done, after);
@@ -207,14 +254,15 @@ void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Ti
   recording.apart = recording.quiet_after <= (begin_together_ ? took : first_done) + least_launch_;
   for (transport::MemoryRecording::Memory& memory : recording.memory->memories) {
     put_in_order(memory.steps);
-    shared_->steps += memory.steps.size();
+    interleave_->steps += memory.steps.size();
   }
-  for (const transport::ChargeLog& log : recording.charges) shared_->steps += log.size();
-  ++shared_->recordings;
+  for (const transport::ChargeLog& log : recording.charges) interleave_->steps += log.size();
+  ++interleave_->recordings;
   const auto kept = std::make_shared<const Recording>(std::move(recording));
   recordings_.emplace(key, KnownRecording{kept, memories_of(*this, *kept)});
   if (!sources_.empty() && kept->trails.empty())
-    shared_->by_key.emplace(key, SharedRecordings::Recorded{kept, this, requesters_before_, requesters()});
+    shared_->by_key.emplace(key, SharedRecordings::Recorded{kept, this, requesters_before_, requesters(),
+                                                            fabric_.streams_since(members_, now - took)});
 }
 
 std::uint64_t ReuseTable::replay(const Recording& recording, std::uint8_t traffic_class, Time now) {
@@ -223,7 +271,7 @@ std::uint64_t ReuseTable::replay(const Recording& recording, std::uint8_t traffi
   std::uint64_t transactions = 0;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     transport::PortCounters& c = *counters_[i];
-    const transport::PortCounters& more = recording.counters[i];
+    const transport::PortCounters& more = recording.amounts[recording.counters[i]];
     c.transactions += more.transactions;
     if (i < ports_.size() && more.transactions != 0) {
       transactions += more.transactions;
@@ -246,7 +294,7 @@ std::uint64_t ReuseTable::replay_often(const Recording& recording, std::uint64_t
   std::uint64_t transactions = 0;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     transport::PortCounters& c = *counters_[i];
-    const transport::PortCounters& more = recording.counters[i];
+    const transport::PortCounters& more = recording.amounts[recording.counters[i]];
     if (i < ports_.size()) transactions += more.transactions * times;
     c.transactions += more.transactions * times;
     c.payload_bytes += more.payload_bytes * times;

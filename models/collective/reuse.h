@@ -15,9 +15,11 @@
 // Groups that are alike (footprint.h) share recordings. One difference between them can remain: ports serve their
 // requesters in turns, by number, and endpoints number requesters in the order of first use. So a group replays a recording
 // of another group only if its requesters have the same numbers, or will get them in this collective; then it numbers
-// them as the collective would have done. Recordings with chains of causes are not shared, because their costs name links.
+// them as the collective would have done. Fluid ports serve streams in the order of their first messages; there, a group replays a
+// recording of another one only if it has used the same streams before, first in the same order. Recordings with chains of causes are not shared, because their costs name links.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,8 +37,9 @@ namespace railyard::collective {
 struct Recording {
   std::vector<std::pair<Time, std::uint32_t>> done;  ///< (when, member), in order
   Time took() const { return done.back().first; }
-  std::vector<transport::PortCounters> counters;  ///< added to each port of the group, and to each meter
-  std::vector<transport::ChargeLog> charges;      ///< as counters; empty if nobody follows charges
+  std::vector<transport::PortCounters> amounts;  ///< that are added to counters; all are different
+  std::vector<std::uint32_t> counters;           ///< of each port of the group, and of each meter: its amounts
+  std::vector<transport::ChargeLog> charges;     ///< as counters; empty if nobody follows charges
   transport::ClassTotals messages;
   std::shared_ptr<transport::MemoryRecording> memory;  ///< of its members
   std::vector<Trail> trails;                           ///< by member; empty where nobody follows causes
@@ -51,13 +54,21 @@ struct SharedRecordings {
   struct Recorded {
     std::shared_ptr<const Recording> recording;
     const ReuseTable* by = nullptr;
-    std::vector<std::size_t> before, after;  ///< number of requesters at each port of the recorder's endpoints
+    std::vector<std::size_t> before, after;          ///< number of requesters at each port of the recorder's endpoints
+    std::vector<transport::FluidStreamKey> streams;  ///< that it took, in their order
   };
   // Bounds of the memory for all recordings. A serving engine has one for each number of tokens in a batch, up to the most
   // that it batches; without its recording, each of a pass's collectives is simulated.
   static constexpr std::size_t kMostRecordings = 1 << 14, kMostSteps = 1 << 23;
+  /// Groups whose memories are at equal places in the address interleave. They need not be where links are fluid.
+  struct Interleave {
+    std::vector<std::uint64_t> stripes;  ///< Footprint::stripes
+    std::size_t recordings = 0, steps = 0;
+  };
   std::multimap<RecordingKey, Recorded> by_key;
-  std::size_t recordings = 0, steps = 0;
+  std::deque<Interleave> interleaves;
+
+  Interleave& interleave_of(const std::vector<std::uint64_t>& stripes);
 };
 
 /// A recording as one group replays it.
@@ -129,6 +140,13 @@ class ReuseTable {
   const KnownRecording* adopt(const RecordingKey& key);
   /// Whether this group's requesters at a source are numbered as the recorder's were, or will be after the collective.
   bool numbered_alike(const SharedRecordings::Recorded& recorded, std::size_t source) const;
+  /// Whether the same links are fluid, this group has the streams of the recording, in the same order, and memories of both
+  /// groups are at equal places in the interleave, or all links are fluid.
+  bool links_alike(const SharedRecordings::Recorded& recorded) const;
+  /// Renames source and target of messages of another group as they are called in this group. @return false if they are not
+  /// among its members
+  bool rename(const ReuseTable& other, transport::MessageKind kind, transport::Window& source,
+              std::uint32_t& target) const;
   /// A requester of another group, as it is called in this group; none if it is not for messages among the members.
   std::optional<transport::RequesterKey> renamed(const ReuseTable& other, const transport::RequesterKey& key) const;
   std::vector<std::size_t> requesters() const;
@@ -145,6 +163,7 @@ class ReuseTable {
   Time least_launch_;
   bool begin_together_;
   std::shared_ptr<SharedRecordings> shared_;
+  SharedRecordings::Interleave* interleave_;
   Collective* kept_ = nullptr;
   // When the recording began:
   std::uint64_t sends_of_others_before_ = 0;

@@ -51,6 +51,14 @@ Message& Fabric::send(const Message& wanted) {
   return message;
 }
 
+std::vector<FluidStreamKey> Fabric::streams_since(const std::vector<Window>& sources, Time since) const {
+  return fluid_ != nullptr ? fluid_->streams_since(sources, since) : std::vector<FluidStreamKey>();
+}
+
+std::optional<std::uint32_t> Fabric::stream_number(const FluidStreamKey& key) const {
+  return fluid_ != nullptr ? fluid_->number_of(key) : std::nullopt;
+}
+
 Bytes Fabric::unreturned_credit() const {
   Bytes sum = 0;
   for (const Device* device : devices_)

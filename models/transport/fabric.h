@@ -12,10 +12,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transport/device/queue_pairs.h"
 #include "transport/device/routes.h"
+#include "transport/fluid/stream_key.h"
 #include "transport/quiet_watch.h"
 
 namespace railyard::transport {
@@ -44,6 +46,12 @@ class Fabric {
   /// Memories that multicasts write and reductions read, all connected to the same switches; at most 2^20 groups.
   GroupId add_group(const std::vector<Window>& members);
   const std::vector<Window>& group(GroupId id) const { return context_.groups[id]; }
+
+  /// The fluid streams of these sources that have sent messages at or after this instant, in the order in which ports serve
+  /// streams that are otherwise equal.
+  std::vector<FluidStreamKey> streams_since(const std::vector<Window>& sources, Time since) const;
+  /// The place of a fluid stream in this order; none: it has not sent yet.
+  std::optional<std::uint32_t> stream_number(const FluidStreamKey& key) const;
 
   /// The set of queue pairs of a communicator (queue_pairs.h).
   std::uint16_t queue_pair_set(std::uint8_t traffic_class, std::vector<std::uint64_t> members, std::uint32_t instance) {

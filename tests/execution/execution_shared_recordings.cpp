@@ -26,9 +26,11 @@ struct Outcome {
   std::vector<Time> busy;                           ///< of every port, at instants all through the run
   /// Of every port of an endpoint: its requesters in the order of their turns.
   std::vector<transport::RequesterKey> requesters;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> streams;  ///< if links are fluid, in order
   std::vector<std::uint64_t> simulated;  ///< transactions on links, at the end of each millisecond
   bool operator==(const Outcome& o) const {
-    return done == o.done && counters == o.counters && busy == o.busy && requesters == o.requesters;
+    return done == o.done && counters == o.counters && busy == o.busy && requesters == o.requesters &&
+           streams == o.streams;
   }
 };
 
@@ -38,6 +40,7 @@ struct Groups {
   std::string platform;
   std::vector<std::string> machine;
   std::vector<std::vector<std::uint32_t>> gpus;  ///< of each group
+  bool is_fluid = false;
 };
 
 /// Beside each collective, a kernel runs on the first member from before it, and one on the last member begins amid it.
@@ -45,6 +48,7 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
   std::uint32_t all = 0;
   for (const auto& gpus : groups.gpus) all = std::max(all, *std::max_element(gpus.begin(), gpus.end()) + 1);
   JobBench bench(tiny_scenario(groups.machine, groups.platform), all);
+  if (groups.is_fluid) bench.fabric.model_as_fluid();
   std::deque<Communicator> communicators;
   std::vector<Communicator*> pointers;
   for (const auto& gpus : groups.gpus) {
@@ -83,7 +87,8 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
       for (std::uint32_t p = 0; p < device->ports(); ++p) look(device->port(PortId(p)));
   };
   const Time end = steps.back().at + Time::ms(1);
-  for (Time at = Time::us(7); at < end; at += Time::ns(73'217))
+  // A fluid message that leaves is charged bit by bit; one of a recording, at its end.
+  for (Time at = Time::us(7); at < end && !groups.is_fluid; at += Time::ns(73'217))
     bench.later_on(
         at, [&] { ports([&](const auto& port) { outcome.busy.push_back(port.busy_until(bench.fabric.now())); }); });
   for (Time at = Time::ms(1); at <= end; at += Time::ms(1))
@@ -102,6 +107,10 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
       for (std::uint32_t p = 0; p < device->ports(); ++p)
         for (std::size_t n = 0; n < endpoint->requesters(PortId(p)); ++n)
           outcome.requesters.push_back(endpoint->requester(PortId(p), n));
+  std::vector<transport::Window> memories;
+  for (const Rank* rank : bench.ranks) memories.push_back(rank->gpu->window());
+  for (const transport::FluidStreamKey& key : bench.fabric.streams_since(memories, Time()))
+    outcome.streams.emplace_back(key.pair, key.queue_pair);
   const transport::ClassTotals& totals = bench.fabric.ledger().totals(0);
   outcome.counters.insert(outcome.counters.end(), {totals.messages, totals.bytes});
   return outcome;
@@ -132,6 +141,11 @@ const Groups kDgx{"dgx_h100", {"machine.groups.prefill.servers=10"}, {gpus_from(
 const Groups kPlx{"plx_box", {"machine.groups.prefill.servers=2"}, {gpus_from(0, 4), gpus_from(4, 4), gpus_from(8, 4)}};
 const Groups kSockets{"plx_box", {"machine.groups.prefill.servers=2"}, {gpus_from(0, 8), gpus_from(8, 8)}};
 
+Groups fluid(Groups groups) {
+  groups.is_fluid = true;
+  return groups;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_group_takes_the_recordings_of_a_group_like_it) {
@@ -146,6 +160,23 @@ BOOST_AUTO_TEST_CASE(a_group_takes_the_recordings_of_a_group_like_it) {
     BOOST_TEST((replayed == simulated));
     for (const std::size_t first : {0, 1}) BOOST_TEST(simulated_in(replayed, first) > 0u);
     for (const std::size_t again : {2, 3, 4, 5}) BOOST_TEST(simulated_in(replayed, again) == 0u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(on_fluid_links_a_group_takes_recordings_if_it_has_used_the_same_streams) {
+  for (const Groups& groups : {fluid(kDgx), fluid(kPlx), fluid(kSockets)}) {
+    const std::vector<Step> steps = one_by_one({{0, kReduce, 1 << 20},
+                                                {1, kReduce, 1 << 20},
+                                                {0, kReduce, 3 << 18},
+                                                {1, kReduce, 3 << 18},
+                                                {1, kGather, 1 << 19},
+                                                {0, kGather, 1 << 19},
+                                                {0, kReduce, 7 << 17},
+                                                {1, kReduce, 7 << 17}});
+    const Outcome simulated = run(groups, steps, false), replayed = run(groups, steps, true);
+    BOOST_TEST((replayed == simulated));
+    for (const std::size_t live : {0, 1, 2, 6}) BOOST_TEST(simulated_in(replayed, live) > 0u, groups.platform << live);
+    for (const std::size_t taken : {3, 7}) BOOST_TEST(simulated_in(replayed, taken) == 0u, groups.platform << taken);
   }
 }
 
@@ -166,7 +197,7 @@ BOOST_AUTO_TEST_CASE(groups_that_differ_have_recordings_of_their_own) {
 
 BOOST_AUTO_TEST_CASE(sharing_changes_nothing_whatever_each_group_has_done_before) {
   Random random(7, 0);
-  for (const Groups& groups : {kDgx, kPlx, kSockets}) {
+  for (const Groups& groups : {kDgx, kPlx, kSockets, fluid(kDgx), fluid(kPlx), fluid(kSockets)}) {
     bool replays = false;
     for (int trial = 0; trial < 12; ++trial) {
       std::vector<Step> steps;

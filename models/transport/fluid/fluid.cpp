@@ -36,7 +36,7 @@ FluidPath* Fluid::path_of(std::uint64_t pair, const Message& message) {
         if (path.meter != nullptr) add(*path.meter);
         found->second = &paths_.emplace_back(context_, routes_, message, shapes_);
         if (!found->second->build(by_first_lane_)) links_changed();
-        rates_.forget();  // the path may limit ports that others cross
+        rates_.forget(found->second->crossings());  // the path may limit ports that others cross
       }
     }
   }
@@ -44,9 +44,9 @@ FluidPath* Fluid::path_of(std::uint64_t pair, const Message& message) {
 }
 
 FluidStream& Fluid::stream_of(const Message& m) {
-  const FluidStream::Key key{m.path_key(), m.queue_pair};
-  if (m.source >= latest_.size()) latest_.resize(m.source + 1, nullptr);
-  FluidStream*& latest = latest_[m.source];
+  const FluidStreamKey key{m.path_key(), m.queue_pair};
+  if (m.source >= by_source_.size()) by_source_.resize(m.source + 1);
+  FluidStream*& latest = by_source_[m.source].latest;
   if (latest != nullptr && latest->key == key) return *latest;
   const auto [found, fresh] = by_key_.try_emplace(key, nullptr);
   if (fresh) {
@@ -55,15 +55,34 @@ FluidStream& Fluid::stream_of(const Message& m) {
     stream.key = key;
     stream.path = path_of(key.pair, m);
     if (stream.path != nullptr) stream.crossings = &stream.path->crossings();
+    by_source_[m.source].all.push_back(&stream);
     found->second = &stream;
   }
   latest = found->second;
   return *latest;
 }
 
+std::vector<FluidStreamKey> Fluid::streams_since(const std::vector<Window>& sources, Time since) const {
+  std::vector<const FluidStream*> found;
+  for (const Window source : sources)
+    if (source < by_source_.size())
+      for (const FluidStream* stream : by_source_[source].all)
+        if (stream->path != nullptr && stream->sent >= since) found.push_back(stream);
+  std::sort(found.begin(), found.end(), [](const auto* a, const auto* b) { return a->number < b->number; });
+  std::vector<FluidStreamKey> keys;
+  for (const FluidStream* stream : found) keys.push_back(stream->key);
+  return keys;
+}
+
+std::optional<std::uint32_t> Fluid::number_of(const FluidStreamKey& key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? std::nullopt : std::make_optional(found->second->number);
+}
+
 bool Fluid::send(Message& message) {
   FluidStream& stream = stream_of(message);
   if (stream.path == nullptr) return false;
+  stream.sent = now();
   message.transaction_bytes = stream.path->transaction_bytes();
   message.uncontended = stream.path->uncontended(message);
   if (context_.listener != nullptr) context_.listener->on_send(message, now());

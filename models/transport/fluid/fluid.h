@@ -44,6 +44,9 @@ class Fluid : private CalendarClient {
   /// Ports are charged for a message when it has left its source. This charges them for the bytes that have left by
   /// now.
   void charge_until_now();
+  /// See Fabric.
+  std::vector<FluidStreamKey> streams_since(const std::vector<Window>& sources, Time since) const;
+  std::optional<std::uint32_t> number_of(const FluidStreamKey& key) const;
 
  private:
   static constexpr std::uint32_t kWakeTag = 0;
@@ -81,10 +84,15 @@ class Fluid : private CalendarClient {
   PathShapes shapes_;
   std::deque<FluidPath> paths_;
   std::unordered_map<std::uint64_t, FluidPath*> by_pair_;
-  std::unordered_map<FluidStream::Key, FluidStream*, FluidStream::KeyHash> by_key_;
-  std::vector<FluidStream*> latest_;  ///< by source
-  bool solving_ = false;              ///< a call of solve() is scheduled
-  bool by_first_lane_ = true;         ///< links of a way's first lane stand in for those of its other lanes
+  std::unordered_map<FluidStreamKey, FluidStream*, FluidStreamKeyHash> by_key_;
+  /// By source: its streams, and that of its latest message.
+  struct OfSource {
+    FluidStream* latest = nullptr;
+    std::vector<const FluidStream*> all;
+  };
+  std::vector<OfSource> by_source_;
+  bool solving_ = false;       ///< a call of solve() is scheduled
+  bool by_first_lane_ = true;  ///< links of a way's first lane stand in for those of its other lanes
 };
 
 }  // namespace railyard::transport

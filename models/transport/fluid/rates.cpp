@@ -16,6 +16,7 @@ constexpr std::size_t kMostRounds = 200;
 /// By turns, some sets of streams have no rates at which all ports agree, and their offers would go up and down for ever.
 /// After so many rounds, offers only fall; then no port is overbooked.
 constexpr std::size_t kRoundsOfBoth = 15;
+constexpr std::uint32_t kOwnQueue = 1u << 31;  ///< with a stream's number: no number of an input port
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 bool same(double a, double b) { return a == b || std::abs(a - b) <= kSame * std::min(a, b); }
@@ -48,13 +49,72 @@ void FluidFlow::Share::find_narrowest() {
   }
 }
 
+FluidIsland& FluidRates::whole(FluidIsland*& island) {
+  while (island->part_of != nullptr) island = island->part_of;
+  return *island;
+}
+
+FluidIsland& FluidRates::connect(const std::vector<FluidCrossing>& crossings) {
+  FluidIsland* all = nullptr;
+  for (const FluidCrossing& crossing : crossings)
+    for (FluidPort* port : {crossing.port, crossing.port->reverse})
+      if (all == nullptr && port->island != nullptr) all = &whole(port->island);
+  if (all == nullptr) {
+    all = &islands_.emplace_back();
+    if (remembers_) all->memory.emplace();
+  }
+  for (const FluidCrossing& crossing : crossings) {
+    for (FluidPort* port : {crossing.port, crossing.port->reverse}) {
+      if (port->island == nullptr) {
+        port->island = all;
+      } else if (FluidIsland& island = whole(port->island); &island != all) {
+        merge(island, *all);
+      }
+    }
+  }
+  return *all;
+}
+
+void FluidRates::merge(FluidIsland& part, FluidIsland& whole) {
+  part.part_of = &whole;
+  whole.joined += part.joined;
+  for (const Rule rule : kRules) {
+    auto &from = part.asked[static_cast<std::size_t>(rule)], &to = whole.asked[static_cast<std::size_t>(rule)];
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+  }
+  if (part.waits && !std::exchange(whole.waits, true)) waiting_.push_back(&whole);
+  part.memory.reset();
+  if (whole.memory) whole.memory->forget();
+}
+
+void FluidRates::forget() {
+  for (FluidIsland& island : islands_)
+    if (island.memory) island.memory->forget();
+}
+
+void FluidRates::forget(const std::vector<FluidCrossing>& crossings) {
+  if (!remembers_) return;
+  for (const FluidCrossing& crossing : crossings)
+    if (crossing.port->island != nullptr) whole(crossing.port->island).memory->forget();
+}
+
+std::uint64_t FluidRates::found() const {
+  std::uint64_t found = 0;
+  for (const FluidIsland& island : islands_)
+    if (island.memory) found += island.memory->found();
+  return found;
+}
+
 void FluidRates::join(FluidFlow& flow, bool alone) {
   const std::vector<FluidCrossing>& crossings = *flow.crossings;
-  if (memory_) {
-    if (joined_ == 0 && settled()) memory_->at_rest();
-    memory_->joined(flow, alone);
+  FluidIsland& island = connect(crossings);
+  flow.island = &island;
+  if (island.memory) {
+    if (island.joined == 0 && !island.waits) island.memory->at_rest();
+    island.memory->joined(flow, alone);
   }
-  ++joined_;
+  ++island.joined;
   flow.joined = true;
   for (FluidFlow::Share& share : flow.shares) {
     share.rate = alone ? flow.demand : 0;
@@ -72,8 +132,9 @@ void FluidRates::join(FluidFlow& flow, bool alone) {
 }
 
 void FluidRates::leave(FluidFlow& flow) {
-  if (memory_) memory_->left(flow);
-  --joined_;
+  FluidIsland& island = whole(flow.island);
+  if (island.memory) island.memory->left(flow);
+  --island.joined;
   flow.joined = false;
   for (FluidFlow::Share& share : flow.shares) share.rate = 0;
   for (const FluidCrossing& crossing : *flow.crossings) {
@@ -88,7 +149,7 @@ void FluidRates::leave(FluidFlow& flow) {
 }
 
 void FluidRates::take_demand(FluidFlow& flow, bool alone) {
-  if (memory_) memory_->took_demand(flow, alone);
+  if (FluidIsland& island = whole(flow.island); island.memory) island.memory->took_demand(flow, alone);
   for (const Rule rule : kRules) {
     if (alone) {
       share_of(flow, rule).rate = flow.demand;
@@ -104,35 +165,45 @@ void FluidRates::ask(FluidPort& port, Rule rule) {
   bool& asked = port.asked[static_cast<std::size_t>(rule)];
   if (asked) return;
   asked = true;
-  asked_[static_cast<std::size_t>(rule)].push_back(&port);
+  FluidIsland& island = whole(port.island);
+  island.asked[static_cast<std::size_t>(rule)].push_back(&port);
+  if (!std::exchange(island.waits, true)) waiting_.push_back(&island);
 }
 
 const std::vector<FluidFlow*>& FluidRates::solve() {
   for (FluidFlow* flow : changed_) flow->changed = false;
   changed_.clear();
-  if (settled()) return changed_;
-  if (const RateMemory::Solution* known = memory_ ? memory_->solve() : nullptr) {
-    for (const Rule rule : kRules) clear(rule);
-    known->restore();
-    return changed_ = known->changed;
+  for (FluidIsland* island : waiting_) {
+    if (island->part_of == nullptr) solve(*island);
+    island->waits = false;
   }
-  for (const Rule rule : kRules) solve(rule);
-  RateMemory::Solution solution;
-  for (FluidFlow* flow : touched_) {
-    flow->touched = false;
-    if (memory_) solution.add(*flow);
-  }
-  touched_.clear();
-  if (memory_) {
-    solution.changed = changed_;
-    memory_->keep(std::move(solution));
-  }
+  waiting_.clear();
   return changed_;
 }
 
-void FluidRates::solve(Rule rule) {
+void FluidRates::solve(FluidIsland& island) {
+  const auto others = static_cast<std::ptrdiff_t>(changed_.size());
+  if (const RateMemory::Solution* known = island.memory ? island.memory->solve() : nullptr) {
+    for (const Rule rule : kRules) clear(island, rule);
+    known->restore();
+    changed_.insert(changed_.end(), known->changed.begin(), known->changed.end());
+    return;
+  }
+  for (const Rule rule : kRules) solve(island, rule);
+  RateMemory::Solution solution;
+  for (FluidFlow* flow : touched_) {
+    flow->touched = false;
+    if (island.memory) solution.add(*flow);
+  }
+  touched_.clear();
+  if (!island.memory) return;
+  solution.changed.assign(changed_.begin() + others, changed_.end());
+  island.memory->keep(std::move(solution));
+}
+
+void FluidRates::solve(FluidIsland& island, Rule rule) {
   const auto number = static_cast<std::size_t>(rule);
-  std::vector<FluidPort*>& asked = asked_[number];
+  std::vector<FluidPort*>& asked = island.asked[number];
   std::size_t left = 0, rounds = 0;
   for (std::size_t next = 0; next < asked.size(); ++next) {
     if (next == left) {  // a round: all ports that were queued when it began
@@ -143,13 +214,13 @@ void FluidRates::solve(Rule rule) {
     asked[next]->asked[number] = false;
     offer(*asked[next], rule);
   }
-  clear(rule);
+  clear(island, rule);
 }
 
-void FluidRates::clear(Rule rule) {
+void FluidRates::clear(FluidIsland& island, Rule rule) {
   const auto number = static_cast<std::size_t>(rule);
-  for (FluidPort* port : asked_[number]) port->asked[number] = false;
-  asked_[number].clear();
+  for (FluidPort* port : island.asked[number]) port->asked[number] = false;
+  island.asked[number].clear();
 }
 
 void FluidRates::offer(FluidPort& port, Rule rule) {
@@ -179,7 +250,7 @@ void FluidRates::offer(FluidPort& port, Rule rule) {
     const bool own = crossing.requester == FluidCrossing::kOwn;
     Claim& claim = claims_.emplace_back();
     claim.vc = crossing.vc;
-    claim.requester = own ? m.flow->number : crossing.requester;
+    claim.requester = own ? kOwnQueue | m.flow->number : crossing.requester;
     claim.demand = elsewhere(*m.flow, share_of(*m.flow, rule), m.crossing) * crossing.wire;
     claim.window = crossing.window;
     claim.weight = crossing.weight;

@@ -4,11 +4,15 @@
 // ends affects only streams that depend on it. Acks and read requests of the opposite direction reduce a line's
 // capacity.
 //
+// Ports that streams have crossed together are an island. Islands do not depend on each other: each is solved, and
+// remembered, by itself, so that the servers of a fleet find their rates again whatever the others do.
+//
 // There are two passes. First, ports share evenly among streams; this finds the bottleneck of each stream. Then ports
 // take turns by requester among the streams that have their bottleneck there.
 #pragma once
 
 #include <array>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -21,6 +25,15 @@ namespace railyard::transport {
 
 inline double line_rate(const LinkDirection& link) { return static_cast<double>(link.rate.bytes_per_second()); }
 struct FluidFlow;
+struct FluidPort;
+
+struct FluidIsland {
+  FluidIsland* part_of = nullptr;                ///< the island that it has become a part of
+  std::array<std::vector<FluidPort*>, 2> asked;  ///< in order, by rule
+  bool waits = false;                            ///< in FluidRates::waiting_
+  std::optional<RateMemory> memory;
+  std::size_t joined = 0;  ///< flows
+};
 
 /// One direction of a link in the view of streams, or a meter, or a line of no device.
 struct FluidPort {
@@ -37,7 +50,8 @@ struct FluidPort {
   /// The port on which rates are solved for this one: every stream here crosses that one, too, and takes as large a part
   /// of its line (fluid_path.h). Null: not crossed yet.
   FluidPort* stand_in = nullptr;
-  std::array<bool, 2> asked{};  ///< waits in the queue of solve(), by rule
+  std::array<bool, 2> asked{};    ///< waits in the queue of solve(), by rule
+  FluidIsland* island = nullptr;  ///< null: no stream has joined here yet
 
   const LinkDirection& link() const { return port->egress.link(); }
   double line() const {
@@ -63,31 +77,29 @@ struct FluidFlow {
   std::array<Share, 2> shares;                    ///< by rule
   double rate() const { return shares[1].rate; }  ///< its actual rate
   std::uint32_t narrowest() const { return shares[1].narrowest; }
-  bool joined = false;   ///< true if it is a member of its ports
-  bool changed = false;  ///< true if the latest solve() changed its rate
-  bool touched = false;  ///< true if the solve() under way has changed its shares
+  bool joined = false;            ///< true if it is a member of its ports
+  bool changed = false;           ///< true if the latest solve() changed its rate
+  bool touched = false;           ///< true if the solve() under way has changed its shares
+  FluidIsland* island = nullptr;  ///< of its ports; null: it has not joined yet
 };
 
 class FluidRates {
  public:
   /// @param remembers  rates that have been solved once are found again. Ports and crossings stay as they are, or forget() follows,
   ///                   and numbers of flows are unique
-  explicit FluidRates(const VcPlan& plan, bool remembers = false) : plan_(plan) {
-    if (remembers) memory_.emplace();
-  }
+  explicit FluidRates(const VcPlan& plan, bool remembers = false) : plan_(plan), remembers_(remembers) {}
 
   /// @param alone  no other stream uses its links, in either direction: it gets its demand
   void join(FluidFlow& flow, bool alone);
   void leave(FluidFlow& flow);
   /// The flow's demand has changed.
   void take_demand(FluidFlow& flow, bool alone);
-  bool settled() const { return asked_[0].empty() && asked_[1].empty(); }
-  /// Lines, limits or paths have changed.
-  void forget() {
-    if (memory_) memory_->forget();
-  }
+  bool settled() const { return waiting_.empty(); }
+  /// Lines, limits or paths have changed: anywhere, or on these crossings alone.
+  void forget();
+  void forget(const std::vector<FluidCrossing>& crossings);
   /// Solutions that were found again.
-  std::uint64_t found() const { return memory_ ? memory_->found() : 0; }
+  std::uint64_t found() const;
   /// Flows whose rates have changed. Valid until the next call.
   const std::vector<FluidFlow*>& solve();
 
@@ -100,9 +112,15 @@ class FluidRates {
   void ask_if_shared(FluidPort& port, Rule rule) {
     if (!port.members.empty()) ask(port, rule);
   }
-  void solve(Rule rule);
+  /// The whole island; the pointer is to it from then on.
+  static FluidIsland& whole(FluidIsland*& island);
+  /// Makes the ports of a path parts of one island.
+  FluidIsland& connect(const std::vector<FluidCrossing>& crossings);
+  void merge(FluidIsland& part, FluidIsland& whole);
+  void solve(FluidIsland& island);
+  void solve(FluidIsland& island, Rule rule);
   /// No port is queued.
-  void clear(Rule rule);
+  static void clear(FluidIsland& island, Rule rule);
   void offer(FluidPort& port, Rule rule);
   /// The flow gets another offer at a crossing. Queues the ports at which it has another limit then.
   void accept(FluidFlow& flow, std::uint32_t at, double offered, Rule rule);
@@ -112,10 +130,10 @@ class FluidRates {
   const VcPlan& plan_;
   PortShares shares_;
   std::vector<Claim> claims_;
-  std::array<std::vector<FluidPort*>, 2> asked_;  ///< in order, by rule
+  bool remembers_;
+  std::deque<FluidIsland> islands_;
+  std::vector<FluidIsland*> waiting_;  ///< with queued ports
   std::vector<FluidFlow*> changed_, touched_;
-  std::optional<RateMemory> memory_;
-  std::size_t joined_ = 0;  ///< flows
   bool only_less_ = false;  ///< an offer of this round that is larger than the last one has no effect
 };
 

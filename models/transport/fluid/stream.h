@@ -3,22 +3,13 @@
 #pragma once
 
 #include "transport/fluid/rates.h"
+#include "transport/fluid/stream_key.h"
 
 namespace railyard::transport {
 
 struct FluidStream : FluidFlow {
-  struct Key {
-    std::uint64_t pair = 0;  ///< source, target, kind, class, engine
-    std::uint32_t queue_pair = 0;
-    bool operator==(const Key& other) const { return pair == other.pair && queue_pair == other.queue_pair; }
-  };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const {
-      return static_cast<std::size_t>((key.pair ^ key.queue_pair) * 0x9e3779b97f4a7c15ull >> 5);
-    }
-  };
-
-  Key key;
+  FluidStreamKey key;
+  Time sent;  ///< when a message was sent last
   FluidPath* path = nullptr;
   /// Linked by Message::next. Before a message has left, `finished` is its time from leaving to arrival.
   Message* front = nullptr;
