@@ -5,6 +5,7 @@
 #include "tests/support/job_bench.h"
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
+#include "workload/program/next_sends.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -114,4 +115,36 @@ BOOST_AUTO_TEST_CASE(all_but_the_ends_of_slots_are_replayed_beside_a_pipeline) {
                                           static_cast<double>(outcome.transactions));
     BOOST_TEST(static_cast<double>(outcome.replayed) > 0.8 * static_cast<double>(outcome.transactions));
   }
+}
+
+// Two ranks: the first has kernels of 5 us and of 9 us, the second one of 7 us.
+BOOST_AUTO_TEST_CASE(a_collective_begins_when_the_last_program_has_come_to_it_and_not_before) {
+  JobBench bench;
+  const auto at = [&](Time when, std::function<void()> what) { bench.later_on(when, std::move(what)); };
+  ProgramClock first, second;
+  NextSends sends("DP", bench.fabric, {{&first, true}, {&second, true}});
+  const auto expect = [&](Time from) { BOOST_TEST((sends.from() == from), sends.from().seconds() * 1e6 << " us"); };
+  at(Time::us(1), [&] {
+    expect(Time::us(1));  // whatever is emitted next may begin at once
+    first.add(Time::us(5));
+    second.add(Time::us(7));
+    sends.emitted(0, first.work());
+    first.add(Time::us(9));
+    expect(Time::us(8));  // on the second rank, it follows what is emitted
+    sends.emitted(1, second.work());
+    expect(Time::us(8));
+  });
+  at(Time::us(3), [&] {
+    first.begin(Time::us(3));
+    expect(Time::us(10));  // the second rank has not begun
+  });
+  at(Time::us(4), [&] { second.begin(Time::us(4)); });
+  at(Time::us(9), [&] {
+    first.end(Time::us(5));
+    sends.begun(0);
+    expect(Time::us(11));
+    BOOST_TEST(sends.sends() == 0u);
+  });
+  at(since(Time::us(11), Time::fs(1)), [&] { BOOST_CHECK_THROW(sends.begun(1), transport::BrokenHorizon); });
+  bench.run();
 }

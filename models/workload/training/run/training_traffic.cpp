@@ -11,8 +11,19 @@ using Jobs = TrainingJobs;
 
 const Communicator* TrainingStep::announced_for(const Job& job) const {
   const Jobs::Fields f = Jobs::fields_of(job);
-  if (f.what == Jobs::kSend || f.what == Jobs::kReceive) return &pipeline_.communicator_of(job);
-  return gradients_.communicator_of(job);
+  const std::uint32_t rank = job.rank().number;
+  switch (f.what) {
+    case Jobs::kSend:
+    case Jobs::kReceive: return &pipeline_.communicator_of(job);
+    case Jobs::kCollective:
+      if (spec_.expert_ranks() == 1 && spec_.cp() == 1) return nullptr;
+      if (jobs_.step_of(f).group == RankGroup::ep) return &ep_.of(rank);
+      return jobs_.step_of(f).group == RankGroup::cp ? &cp_.of(rank) : nullptr;
+    case Jobs::kBeside:
+      if (jobs_.step_of(f).operation != collective::Operation::send_recv) return nullptr;
+      return ring_[job.member() == 0 ? rank : around(rank, spec_.cp() - 1)].get();
+    default: return gradients_.communicator_of(job);
+  }
 }
 
 void TrainingStep::allow_reuse() {
@@ -20,9 +31,15 @@ void TrainingStep::allow_reuse() {
   if (spec_.tp() == 1 && spec_.expert_ranks() == 1 && (spec_.cp() == 1 || has_ring())) return;  // none
   pipeline_.announce();
   gradients_.announce(announces_replicas());
+  for (const auto& pair : ring_) programs_.announce(*pair, true);
+  for (const auto& communicator : ep_.all()) programs_.announce(*communicator);
+  for (const auto& communicator : cp_.all())
+    if (!has_ring()) programs_.announce(*communicator);
   const std::vector<transport::Traffic> all = traffic();
   const auto is_announced = [&](std::uint8_t c) {
-    return c == number(TrafficClass::pp) || (c == number(TrafficClass::dp) && announces_replicas());
+    const auto is = [&](TrafficClass which) { return c == number(which); };
+    return is(TrafficClass::pp) || is(TrafficClass::ep) || is(TrafficClass::cp) ||
+           (is(TrafficClass::dp) && announces_replicas());
   };
   // Ranks of a tensor-parallel group exchange tokens for whole experts together, before and after its own collectives.
   const auto follows = [&](std::uint8_t c, TrafficClass of) {
@@ -37,7 +54,10 @@ void TrainingStep::allow_reuse() {
     for (const transport::Traffic& t : all)
       if (!follows(t.traffic_class, of) && !is_announced(t.traffic_class))
         others.push_back({t.source, t.destination, t.traffic_class});
-    programs_.add_announced(others);
+    std::vector<collective::OtherTraffic> announced;
+    programs_.add_announced(announced);
+    for (const collective::OtherTraffic& t : announced)
+      if (!follows(t.traffic_class, of)) others.push_back(t);
     Communicator::allow_reuse(groups, others, executor_.fabric(), true);
   };
   allow(tp_, TrafficClass::tp);
