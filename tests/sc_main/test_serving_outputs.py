@@ -186,6 +186,27 @@ def test_passes_are_composed_unless_their_jobs_are_followed(tmp_path, options, r
         assert f"composed 0 of {passes} passes on a stage; {passes} not: {reason}\n" in run.stdout
 
 
+def test_a_load_may_begin_while_a_batch_is_in_flight_whose_requests_have_their_answers(tmp_path):
+    # vLLM composes the next batch before it knows which drafts are right. If all answers are complete then, a request that comes is
+    # composed, and its KV loaded, while that batch is in flight.
+    path = tiny(tmp_path, f"""\
+model: {{config: {ROOT}/tests/models/tiny.json}}
+machine: {{groups: {{gpus: {{servers: 1}}}}}}
+workload:
+  kind: serving
+  engine: vllm-0.19
+  instances: [{{name: a, tp: 2}}]
+  requests: {{count: 40, arrivals: closed_loop, concurrency: 2, prompt_tokens: 400, output_tokens: 8,
+    prefix: {{groups: 2, users_per_group: 1, shared_tokens: 160}}}}
+  kv_tiers: {{host: {{bytes_per_server: 1e9}}}}
+  speculation: {{method: eagle, tokens: 1, acceptance: 0.6}}
+""")
+    for composed in ("true", "false"):
+        succeed("dgx_h100", path, "--out", tmp_path / composed, "--jobs", "none", "--set", f"fabric.compose={composed}")
+    assert summary(tmp_path / "true")["simulator"]["passes"]["composed"] > 0
+    assert (tmp_path / "true/requests.csv").read_bytes() == (tmp_path / "false/requests.csv").read_bytes()
+
+
 def test_what_is_no_boolean_does_not_switch_composition(tmp_path):
     assert "fabric.compose" in refuse("dgx_h100", tiny(tmp_path, serving(tp=2)), "--set", "fabric.compose=often")
 

@@ -226,7 +226,9 @@ void Instance::on_kv_read(std::uint32_t read) {
 }
 
 Time Instance::next_offload() {
-  return engine_.in_flight() == 0 || scheduler_->may_compose() ? now() : engine_.next_complete();
+  // With room for a batch, and its last requests already finished by the one before, a request that comes is composed at once.
+  const bool has_room = engine_.in_flight() < spec_.scheduler.max_in_flight;
+  return has_room || scheduler_->may_compose() ? now() : engine_.next_complete();
 }
 
 void Instance::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,
