@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "sc_main/kinds/training_run.h"
 #include "tests/support/job_bench.h"
+#include "tests/support/results_text.h"
 #include "tests/support/systemc_main.h"
 #include "tests/support/training_bench.h"
 #include "workload/program/next_sends.h"
@@ -30,16 +31,7 @@ class TrainedTwice : private FreshKernel {
     const auto& step = static_cast<TrainingRun&>(simulation_.workload()).step();
     BOOST_TEST_REQUIRE(step.done());
     std::string& text = outcome_.text;
-    for (const JobRow& r : records_.all)
-      text += fmt::format("{} {} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.queued.fs(), r.bytes);
-    for (const transport::Device* device : simulation_.fabric().devices())
-      for (std::uint32_t p = 0; p < device->ports(); ++p) {
-        const transport::PortCounters& c = device->port(PortId(p)).counters;
-        text += fmt::format("{} {} {} {} {}", c.transactions, c.payload_bytes, c.wire_bytes, c.busy.fs(),
-                            c.peak_queued_bytes);
-        for (const TimeSum& waited : c.waited) text += fmt::format(" {:a}", waited.seconds());
-        text += "\n";
-      }
+    text = results_text(records_, simulation_.fabric());
     for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
       const RankAccount& a = step.account(r);
       const gpu::Gpu& gpu = *step.mesh().rank(r).gpu;

@@ -2,6 +2,7 @@
 // simulated: random engines, mappings, requests and events.
 #include "base/random.h"
 #include "tests/support/job_bench.h"
+#include "tests/support/results_text.h"
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
 #include "workload/inference/engine/stage_sends.h"
@@ -22,15 +23,7 @@ Outcome run(const Scenario& scenario, bool replay) {
   if (!replay) bench.simulation.workload().executor().simulate_every_collective();
   bench.run();
   Outcome outcome;
-  for (const JobRow& r : bench.records.all)
-    outcome.text += r.name() + " " + std::to_string(r.start.fs()) + " " + std::to_string(r.end.fs()) + " " +
-                    std::to_string(r.queued.fs()) + "\n";
-  for (const transport::Device* device : bench.fabric().devices())
-    for (std::uint32_t p = 0; p < device->ports(); ++p) {
-      const transport::PortCounters& c = device->port(PortId(p)).counters;
-      outcome.text += std::to_string(c.transactions) + " " + std::to_string(c.wire_bytes) + " " +
-                      std::to_string(c.busy.fs()) + " " + std::to_string(c.peak_queued_bytes) + "\n";
-    }
+  outcome.text = results_text(bench.records, bench.fabric());
   outcome.transactions = bench.fabric().hop_transactions();
   outcome.replayed = bench.fabric().replayed_transactions();
   return outcome;
@@ -91,16 +84,7 @@ Composed run_composed(Scenario scenario, How how) {
     text += "\n";
   };
   const auto fs = [](Time t) { return static_cast<double>(t.fs()); };
-  for (const JobRow& r : bench.records.all)
-    text += fmt::format("{} {} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.queued.fs(), r.bytes);
-  for (const transport::Device* device : bench.fabric().devices())
-    for (std::uint32_t p = 0; p < device->ports(); ++p) {
-      const transport::PortCounters& c = device->port(PortId(p)).counters;
-      text += fmt::format("{} {} {} {} {}", c.transactions, c.payload_bytes, c.wire_bytes, c.busy.fs(),
-                          c.peak_queued_bytes);
-      for (const TimeSum& waited : c.waited) text += fmt::format(" {:a}", waited.seconds());
-      text += "\n";
-    }
+  text += results_text(bench.records, bench.fabric());
   for (std::size_t c = 0; c < transport::kMaxClasses; ++c) {
     const transport::ClassTotals& t = bench.fabric().ledger().totals(c);
     add("class",
