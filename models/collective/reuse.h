@@ -16,7 +16,7 @@
 // requesters in turns, by number, and endpoints number requesters in the order of first use. So a group replays a recording
 // of another group only if its requesters have the same numbers, or will get them in this collective; then it numbers
 // them as the collective would have done. Fluid ports serve streams in the order of their first messages; there, a group replays a
-// recording of another one only if it has used the same streams before, first in the same order. Recordings with chains of causes are not shared, because their costs name links.
+// recording of another one only if it has used the same streams before, and for the first time in the same order. Recordings with chains of causes are not shared, because their costs name links.
 #pragma once
 
 #include <deque>
