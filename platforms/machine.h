@@ -101,9 +101,9 @@ class Server : public sc_core::sc_module {
   void join_sockets(const MachineSpec& spec);
 };
 
-class Machine : private gpu::EgressPolicy,
-                private infiniband::AggregationNode::Directory,
-                private transport::LinkObserver {
+class Machine final : private gpu::EgressPolicy,
+                      private infiniband::AggregationNode::Directory,
+                      private transport::LinkObserver {
  public:
   Machine(const MachineSpec& spec, transport::Assembly& fabric);
   ~Machine();

@@ -19,7 +19,7 @@ struct Undeliverable;
 }  // namespace transport
 class Simulation;
 
-class MachineEvents : private transport::CalendarClient {
+class MachineEvents final : private transport::CalendarClient {
  public:
   /// @throws InputError for a name that the machine does not have, with the nearest existing name
   explicit MachineEvents(Simulation& simulation);

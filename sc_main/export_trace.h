@@ -23,7 +23,7 @@ class Node;
 
 namespace railyard {
 
-class TraceExport : private execution::JobListener, private collective::CauseListener {
+class TraceExport final : private execution::JobListener, private collective::CauseListener {
  public:
   /// Call before the run. @throws InputError: a folded machine
   explicit TraceExport(Simulation& simulation);

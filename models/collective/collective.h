@@ -71,7 +71,7 @@ class CollectiveClient {
   ~CollectiveClient() = default;
 };
 
-class Collective : private transport::MessageClient, private transport::CalendarClient {
+class Collective final : private transport::MessageClient, private transport::CalendarClient {
  public:
   explicit Collective(transport::Fabric& fabric);
   ~Collective();

@@ -29,7 +29,7 @@
 
 namespace railyard::execution {
 
-class Executor : private collective::CollectiveClient {
+class Executor final : private collective::CollectiveClient {
  public:
   Executor(transport::Fabric& fabric, JobSink& sink);
   ~Executor();

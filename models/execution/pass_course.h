@@ -30,7 +30,7 @@
 
 namespace railyard::execution {
 
-class PassCourse : private transport::CalendarClient {
+class PassCourse final : private transport::CalendarClient {
  public:
   /// @param steps  at least one
   void prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps, Time launch,

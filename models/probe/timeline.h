@@ -87,7 +87,7 @@ class Timeline final : public StreamTracer, public execution::JobSink, private t
   void finish(Time end);
 
  private:
-  struct GpuProbe : gpu::SmListener {
+  struct GpuProbe final : gpu::SmListener {
     GpuProbe(Timeline& timeline, std::uint32_t number, const gpu::GpuDatasheet& sheet);
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream*, std::uint64_t) override {}

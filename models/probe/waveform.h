@@ -111,7 +111,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     Bytes queued = 0, drawn_queued = 0;
     bool queue_moved = false;  ///< changed at this instant: the port is in queues_
   };
-  struct GpuProbe : gpu::SmListener, gpu::HbmListener {
+  struct GpuProbe final : gpu::SmListener, gpu::HbmListener {
     explicit GpuProbe(Waveform& waveform) : owner(waveform) {}
     void on_sms(const gpu::SmState& state) override;
     void on_ctas(const gpu::Stream* stream, std::uint64_t ctas) override;
@@ -121,7 +121,7 @@ class Waveform final : public StreamTracer, public workload::EngineListener, pri
     Signal active, clock, power, used, hbm, l2;
     std::vector<Signal> outbound;  ///< by class
   };
-  struct StreamProbe : gpu::StreamListener {
+  struct StreamProbe final : gpu::StreamListener {
     explicit StreamProbe(Waveform& waveform) : owner(waveform) {}
     void on_activity(const gpu::Stream& stream, gpu::Activity activity) override;
     Waveform& owner;

@@ -16,7 +16,7 @@
 
 namespace railyard::transport {
 
-class Faults : private CalendarClient {
+class Faults final : private CalendarClient {
  public:
   Faults(FabricContext& context, LinkObserver& observer, LossObserver& losses)
       : context_(context), observer_(observer), losses_(losses) {}

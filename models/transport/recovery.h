@@ -25,7 +25,7 @@ struct Undeliverable {
   std::string part_of;  ///< name given by its client
 };
 
-class Recovery : public LossObserver, private CalendarClient {
+class Recovery final : public LossObserver, private CalendarClient {
  public:
   Recovery(const FabricContext& context, const Routes& routes) : context_(context), routes_(routes) {}
 

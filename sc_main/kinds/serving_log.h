@@ -8,7 +8,7 @@
 
 namespace railyard {
 
-class ServingLog : public workload::inference::ServiceSink {
+class ServingLog final : public workload::inference::ServiceSink {
  public:
   /// The rank of an instance that holds most.
   struct Rank {

@@ -16,7 +16,7 @@ namespace railyard {
 /// 0 if there is nothing to have a share of.
 inline double share_of(double amount, double of) { return of > 0 ? amount / of : 0.0; }
 
-class ServingFigures : public workload::inference::ServiceSink {
+class ServingFigures final : public workload::inference::ServiceSink {
  public:
   /// @param kv_blocks  of each instance, including the reserved block
   /// @param during     the events of the scenario

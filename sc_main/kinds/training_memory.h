@@ -9,7 +9,7 @@
 
 namespace railyard {
 
-class MemoryTable : private workload::training::MemoryListener {
+class MemoryTable final : private workload::training::MemoryListener {
  public:
   /// Follows the step until the end of the run. @pre the step has not begun
   MemoryTable(const std::string& path, const workload::training::MemoryPlan& plan,

@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_read_helps_where_it_takes_less_time_than_the_prompt) {
 
 BOOST_AUTO_TEST_CASE(a_disk_outlives_its_instance) {
   // Fails after four prompts, and joins before the fifth one.
-  for (const std::string disk : {std::string(), disk_of(100, 10)}) {
+  for (const std::string& disk : {std::string(), disk_of(100, 10)}) {
     std::vector<std::string> sets = groups(5, disk);
     sets.push_back("events=[{at_us: 1.6e+6, instance: a, fail: true}, {at_us: 1.7e+6, instance: a, join: host}]");
     ServingBench run(tiny_serving(sets));

@@ -29,7 +29,7 @@
 
 namespace railyard::transport {
 
-class Fluid : private CalendarClient {
+class Fluid final : private CalendarClient {
  public:
   Fluid(const FabricContext& context, const Routes& routes)
       : context_(context), routes_(routes), rates_(context.plan, true) {}

@@ -40,7 +40,7 @@ std::uint64_t count(collective::Operation operation, ElementType type, Bytes byt
 /// Forced properties, for every size; the library's rules choose the rest.
 collective::CollectiveRequest request_of(const CollectiveBenchSpec& test);
 
-class CollectiveBench : private JobClient, private JobNamer {
+class CollectiveBench final : private JobClient, private JobNamer {
  public:
   /// @param ranks  those that run; each has a stream for the collectives
   CollectiveBench(const CollectiveBenchSpec& spec, const std::vector<Rank*>& ranks, Executor& executor);

@@ -20,7 +20,7 @@ struct KernelResult {
   Time elapsed;  ///< measured time of a finished kernel
 };
 
-class KernelBench : private JobClient, private JobNamer {
+class KernelBench final : private JobClient, private JobNamer {
  public:
   /// @pre every GPU has a tensor rate for the data type of every GEMM
   /// @param ranks  one for each GPU, numbered from 0, each with a stream

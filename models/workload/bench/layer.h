@@ -18,7 +18,7 @@ struct StepResult {
   collective::CollectiveSpec collective;
 };
 
-class Layer : private JobClient, private JobNamer {
+class Layer final : private JobClient, private JobNamer {
  public:
   /// @param ranks  each has a stream for kernels and collectives, and another one for collectives beside kernels, if the
   ///               steps have any

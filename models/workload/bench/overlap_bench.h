@@ -25,7 +25,7 @@ struct MethodResult {
 /// The matrix product of one rank.
 gpu::KernelSpec gemm_of(const OverlapSpec& spec);
 
-class OverlapBench : private JobClient, private JobNamer {
+class OverlapBench final : private JobClient, private JobNamer {
  public:
   /// Streams of a rank: products; communication that runs at the same time; receives of shards by SMs.
   static constexpr linear::Streams kStreams{0, 1, 2};

@@ -63,7 +63,7 @@ struct Ends {
   Time post;                 ///< time of a thread to post one work request, from the NIC's datasheet
 };
 
-class PointToPoint : private JobClient, private JobNamer {
+class PointToPoint final : private JobClient, private JobNamer {
  public:
   /// Streams of a host: copies; the thread that posts reads and writes; then one stream per write in flight, for the
   /// acknowledgements.

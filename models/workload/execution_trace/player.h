@@ -33,7 +33,7 @@ struct RankResult {
   std::uint32_t nodes = 0;
 };
 
-class TracePlayer : private JobClient, private JobNamer {
+class TracePlayer final : private JobClient, private JobNamer {
  public:
   /// Streams that each rank needs for this trace, and of those of a host.
   static std::vector<std::string> streams(const Trace& trace);

@@ -66,7 +66,7 @@ Record<CollectiveSection> collective_record() {
   return r;
 }
 
-CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& setting) {
+CollectiveBenchSpec resolve_collective(const CollectiveSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
   CollectiveBenchSpec spec = written;
@@ -91,6 +91,6 @@ CollectiveBenchSpec resolve(const CollectiveSection& written, const Setting& set
 
 }  // namespace
 
-Kind collective_kind() { return kind_of("collective", collective_record(), resolve); }
+Kind collective_kind() { return kind_of("collective", collective_record(), resolve_collective); }
 
 }  // namespace railyard::scenario

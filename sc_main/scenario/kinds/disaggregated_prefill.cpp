@@ -119,7 +119,7 @@ std::vector<Request> requests_of(const PrefillSection& written, const Setting& s
   return requests;
 }
 
-ServingSpec resolve(const PrefillSection& written, const Setting& setting) {
+ServingSpec resolve_disaggregated_prefill(const PrefillSection& written, const Setting& setting) {
   ServingSpec spec;
   InstanceSpec prefill, decode;
   const EngineSheet engine =
@@ -162,7 +162,7 @@ ServingSpec resolve(const PrefillSection& written, const Setting& setting) {
 }  // namespace
 
 Kind disaggregated_prefill_kind() {
-  Kind kind = kind_of("disaggregated_prefill", prefill_record(), resolve);
+  Kind kind = kind_of("disaggregated_prefill", prefill_record(), resolve_disaggregated_prefill);
   kind.preset_of = "serving";
   kind.groups = {"prefill", "decode"};
   kind.runs_model = true;

@@ -342,7 +342,7 @@ std::uint64_t combinations(const KernelItem& item) {
   return count;
 }
 
-KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
+KernelBenchSpec resolve_kernel(const KernelSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
   if (written.kernels.empty()) refuse_workload(source, "kernels", "is empty; accepted: at least one kernel");
@@ -372,7 +372,7 @@ KernelBenchSpec resolve(const KernelSection& written, const Setting& setting) {
 }  // namespace
 
 Kind kernel_kind() {
-  Kind kind = kind_of("kernel", kernel_record(), resolve);
+  Kind kind = kind_of("kernel", kernel_record(), resolve_kernel);
   kind.gpus_alone = true;
   return kind;
 }

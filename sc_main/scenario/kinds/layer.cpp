@@ -63,7 +63,7 @@ Record<LayerSection> layer_record() {
   return r;
 }
 
-LayerSpec resolve(const LayerSection& written, const Setting& setting) {
+LayerSpec resolve_layer(const LayerSection& written, const Setting& setting) {
   const transformer::ModelShape& model = setting.model;
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
@@ -121,7 +121,7 @@ LayerSpec resolve(const LayerSection& written, const Setting& setting) {
 }  // namespace
 
 Kind layer_kind() {
-  Kind kind = kind_of("layer", layer_record(), resolve);
+  Kind kind = kind_of("layer", layer_record(), resolve_layer);
   kind.runs_model = true;
   return kind;
 }

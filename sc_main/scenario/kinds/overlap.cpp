@@ -80,7 +80,7 @@ Record<OverlapSection> overlap_record() {
   return r;
 }
 
-OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
+OverlapSpec resolve_overlap(const OverlapSection& written, const Setting& setting) {
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
   OverlapSpec spec = written;
@@ -154,6 +154,6 @@ OverlapSpec resolve(const OverlapSection& written, const Setting& setting) {
 
 }  // namespace
 
-Kind overlap_kind() { return kind_of("overlap", overlap_record(), resolve); }
+Kind overlap_kind() { return kind_of("overlap", overlap_record(), resolve_overlap); }
 
 }  // namespace railyard::scenario

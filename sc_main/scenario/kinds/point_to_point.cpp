@@ -118,7 +118,7 @@ void remove_peer_access(platforms::MachineSpec& machine) {
   }
 }
 
-PointToPointSpec resolve(const PointToPointSection& written, const Setting& setting) {
+PointToPointSpec resolve_point_to_point(const PointToPointSection& written, const Setting& setting) {
   PointToPointSpec spec = workload::p2p::is_rdma(written.test)
                               ? resolve_rdma(written, setting.machine, setting.source)
                               : resolve_copies(written, setting.machine, setting.source);
@@ -129,6 +129,6 @@ PointToPointSpec resolve(const PointToPointSection& written, const Setting& sett
 
 }  // namespace
 
-Kind point_to_point_kind() { return kind_of("p2p", p2p_record(), resolve); }
+Kind point_to_point_kind() { return kind_of("p2p", p2p_record(), resolve_point_to_point); }
 
 }  // namespace railyard::scenario

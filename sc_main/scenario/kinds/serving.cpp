@@ -218,7 +218,7 @@ void check_context(const ServingRequests& requests, const InstanceSpec& instance
                                        "; accepted: up to " + std::to_string(most));
 }
 
-ServingSpec resolve(const ServingSection& written, const Setting& setting) {
+ServingSpec resolve_serving(const ServingSection& written, const Setting& setting) {
   ServingSpec spec = written;
   InstanceDefaults defaults{written.engine, written.kv_blocks, written.memory, written.streams, written.experts};
   spec.instances = resolve_instances(written.written_instances, defaults, setting);
@@ -274,7 +274,7 @@ ServingSpec resolve(const ServingSection& written, const Setting& setting) {
 }  // namespace
 
 Kind serving_kind() {
-  Kind kind = kind_of("serving", serving_record(), resolve);
+  Kind kind = kind_of("serving", serving_record(), resolve_serving);
   kind.runs_model = true;
   kind.fidelity = transport::Fidelity::automatic;
   return kind;

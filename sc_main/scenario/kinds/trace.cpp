@@ -74,7 +74,7 @@ void check_roofline(const Trace& trace, const TraceSpec& spec, const Setting& se
       refuse_workload(setting.source, "dtype", no_tensor_rate(group.gpu, spec.dtype));
 }
 
-TraceSpec resolve(const ExecutionTraceSection& written, const Setting& setting) {
+TraceSpec resolve_trace(const ExecutionTraceSection& written, const Setting& setting) {
   const Source& source = setting.source;
   check_keys(written, source);
   const auto place = [&](const char* key) { return place_of(source.root, std::string("workload.") + key); };
@@ -112,6 +112,6 @@ TraceSpec resolve(const ExecutionTraceSection& written, const Setting& setting) 
 
 }  // namespace
 
-Kind trace_kind() { return kind_of("trace", trace_record(), resolve); }
+Kind trace_kind() { return kind_of("trace", trace_record(), resolve_trace); }
 
 }  // namespace railyard::scenario

@@ -253,7 +253,7 @@ void check_context(const TrainingSection& written, const transformer::ModelShape
                         " KV heads of a tensor-parallel rank; set p2p or all_gather");
 }
 
-TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
+TrainingSpec resolve_training(const TrainingSection& written, const Setting& setting) {
   const transformer::ModelShape& model = setting.model;
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
@@ -372,7 +372,7 @@ TrainingSpec resolve(const TrainingSection& written, const Setting& setting) {
 }  // namespace
 
 Kind training_kind() {
-  Kind kind = kind_of("training", training_record(), resolve);
+  Kind kind = kind_of("training", training_record(), resolve_training);
   kind.runs_model = true;
   kind.fidelity = transport::Fidelity::automatic;
   return kind;

@@ -49,7 +49,7 @@ class InstanceClient {
   ~InstanceClient() = default;
 };
 
-class Instance : private EngineClient, private KvOffloadClient {
+class Instance final : private EngineClient, private KvOffloadClient {
  public:
   /// What is the same for all instances of a service, and its place among them.
   struct Setting {

@@ -14,7 +14,7 @@
 
 namespace railyard::workload::inference {
 
-class KvCache : public SequenceMemory {
+class KvCache final : public SequenceMemory {
  public:
   /// @param ranks  ranks[p*tp+t] is the rank of stage p and tensor-parallel place t
   KvCache(const transformer::ModelShape& model, const std::vector<transformer::Stage>& stages, std::uint32_t tp,

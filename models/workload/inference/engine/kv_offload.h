@@ -49,7 +49,7 @@ class KvOffloadClient {
   ~KvOffloadClient() = default;
 };
 
-class KvOffload : private JobClient, private JobNamer {
+class KvOffload final : private JobClient, private JobNamer {
  public:
   /// @param suffix  of names of jobs
   KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,

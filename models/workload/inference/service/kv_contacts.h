@@ -28,7 +28,7 @@ class KvContactsClient {
   ~KvContactsClient() = default;
 };
 
-class KvContacts : private JobClient, private JobNamer {
+class KvContacts final : private JobClient, private JobNamer {
  public:
   /// Call before the simulation starts.
   /// @param instances  all of the service, by id

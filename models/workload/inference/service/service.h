@@ -56,11 +56,11 @@ class ServiceSink : public RequestSink {
   ~ServiceSink() = default;
 };
 
-class Service : private ApiServerClient,
-                private InstanceClient,
-                private KvExchangeClient,
-                private WeightLoadsClient,
-                private transport::CalendarClient {
+class Service final : private ApiServerClient,
+                      private InstanceClient,
+                      private KvExchangeClient,
+                      private WeightLoadsClient,
+                      private transport::CalendarClient {
  public:
   /// An instance of the spec on the machine.
   struct Placed {

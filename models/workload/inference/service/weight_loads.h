@@ -23,7 +23,7 @@ class WeightLoadsClient {
   ~WeightLoadsClient() = default;
 };
 
-class WeightLoads : private JobClient, private JobNamer {
+class WeightLoads final : private JobClient, private JobNamer {
  public:
   /// @param changes  the joins among them are prepared
   /// @param hosts    of each instance: the memories of its ranks' sockets

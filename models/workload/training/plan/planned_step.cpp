@@ -1,7 +1,6 @@
 #include "workload/training/plan/planned_step.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "collective/tuner.h"
 #include "workload/training/plan/nccl_request.h"
@@ -54,8 +53,9 @@ gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
 double waiting_slot_s(const SlotPlan& plan, const Sites& sites, const Software& software) {
   const double launch_s = software.host_us * 1e-6, call_s = software.expert_call_us * 1e-6;
   double host_s = 0, gpu_s = 0;  // when each has done all so far
-  std::optional<double> awaited_s;
+  bool waits = false;            // for the step before
   for (const SlotStep& step : plan.steps) {
+    const double awaited_s = gpu_s;
     host_s += launch_s * (step.kernels != nullptr ? step.launches : 1) + call_s * step.calls;
     double step_s = 0;
     if (step.kernels != nullptr)
@@ -63,9 +63,8 @@ double waiting_slot_s(const SlotPlan& plan, const Sites& sites, const Software& 
     if (step.coupled == nullptr && !step.beside_next) step_s += collective_s(step, sites);
     if (step.coupled != nullptr) step_s += step.coupled->kernels_s();
     gpu_s = std::max(gpu_s, host_s) + step_s;
-    if (awaited_s) host_s = std::max(host_s, *awaited_s) + launch_s;  // the wait is a call, too
-    awaited_s.reset();
-    if (step.host_waits) awaited_s = gpu_s;
+    if (waits) host_s = std::max(host_s, awaited_s) + launch_s;  // the wait is a call, too
+    waits = step.host_waits;
   }
   return gpu_s;
 }

@@ -37,7 +37,7 @@ namespace railyard::workload::training {
 
 using transformer::RankGroup;
 
-class TrainingStep : private JobClient {
+class TrainingStep final : private JobClient {
  public:
   enum Stream : std::size_t { kCompute, kTp, kDp, kWeights, kHostStream };
   static const std::vector<const char*> kStreams;
