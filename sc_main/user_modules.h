@@ -3,10 +3,9 @@
 //
 //   Shell "dma"       one for each entry of the scenario
 //     device          what the library makes
-//     initiator       adapter of its initiator socket, if it has one
-//     target          adapter of its target socket
+//     SOCKET          an adapter for each socket that the library states, under the socket's name
 //
-// Each adapter has a link of its own to the PCIe switch, or root complex, with the rate of a NIC's. A module may send at any
+// Each adapter has a link of its own to the PCIe switch, or root complex, at its place, with the rate of a NIC's. A module may send at any
 // time: it has no horizon (transport/horizon.h), so nothing is replayed or composed beside it. Its code runs in this process.
 #pragma once
 
@@ -20,10 +19,12 @@
 
 namespace railyard {
 
+class UserLibrary;
+
 class UserModules {
  public:
-  /// @throws InputError: a library that is not there, is no library of modules or has another version; a place or parameter that does not
-  /// exist; a socket that is left unbound; what the module itself refuses
+  /// @throws InputError: as UserLibrary; a place that does not exist; a socket that is not stated, not handed over, or left unbound; what
+  /// the module itself refuses
   UserModules(const Scenario& scenario, transport::Assembly& fabric, platforms::Machine& machine);
   ~UserModules();
 
@@ -34,11 +35,12 @@ class UserModules {
   };
   /// All that the libraries state, in the order of the scenario.
   std::vector<Parameter> parameters() const;
-  /// Adapters in the order of the scenario. Each has one port.
+  /// Adapters in the order of the scenario, and of each library's sockets. Each has one port.
   std::vector<const transport::Endpoint*> adapters() const;
 
  private:
   class Shell;
+  std::vector<std::unique_ptr<UserLibrary>> libraries_;  ///< of the modules in the order of the scenario
   std::vector<std::unique_ptr<Shell>> shells_;
 };
 

@@ -46,8 +46,12 @@ extern "C" const ModuleLibrary* railyard_module() {
       {"block_bytes", ModuleParameter::Kind::number, "1048576", 1, 1 << 30},
       {"pause_us", ModuleParameter::Kind::number, "0", 0, 1e9},
   };
-  static const ModuleLibrary library{
-      kModuleInterface, static_cast<std::uint32_t>(std::size(parameters)), parameters,
-      [](const char* name, ModulePlace& place) -> sc_core::sc_module* { return new Dma(name, place); }};
+  static const ModuleSocket sockets[] = {{"socket", ModuleSocket::Kind::initiator}};
+  static const ModuleLibrary library{kModuleInterface,
+                                     std::size(parameters),
+                                     parameters,
+                                     std::size(sockets),
+                                     sockets,
+                                     [](const char* name, ModulePlace& place) -> sc_core::sc_module* { return new Dma(name, place); }};
   return &library;
 }

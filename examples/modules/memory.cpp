@@ -23,8 +23,12 @@ struct Memory : sc_core::sc_module {
 
 extern "C" const ModuleLibrary* railyard_module() {
   static const ModuleParameter parameters[] = {{"gb_per_s", ModuleParameter::Kind::number, "32", 1e-3, 1e6}};
-  static const ModuleLibrary library{
-      kModuleInterface, static_cast<std::uint32_t>(std::size(parameters)), parameters,
-      [](const char* name, ModulePlace& place) -> sc_core::sc_module* { return new Memory(name, place); }};
+  static const ModuleSocket sockets[] = {{"socket", ModuleSocket::Kind::target}};
+  static const ModuleLibrary library{kModuleInterface,
+                                     std::size(parameters),
+                                     parameters,
+                                     std::size(sockets),
+                                     sockets,
+                                     [](const char* name, ModulePlace& place) -> sc_core::sc_module* { return new Memory(name, place); }};
   return &library;
 }

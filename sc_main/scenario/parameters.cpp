@@ -13,14 +13,36 @@ namespace {
 constexpr double kMostServers = 4096;
 constexpr double kExactInteger = 9007199254740991;  // 2^53 - 1: every JSON reader holds it exactly
 
+void read_places(ModuleItem& item, const Node& node, const std::string& path) {
+  const auto refuse = [](const Node& wrong, const std::string& key, const char* accepted) {
+    throw InputError(wrong.origin, key + ": expected " + accepted + ", got " + wrong.described());
+  };
+  if (node.kind == Node::Kind::scalar) {
+    item.at.push_back({"", node.text, node.origin});
+    return;
+  }
+  if (node.kind != Node::Kind::mapping) refuse(node, path, "a text, or a mapping of socket to text");
+  for (const Entry& entry : node.entries) {
+    if (entry.value->kind != Node::Kind::scalar) refuse(*entry.value, path + "." + entry.key, "a text");
+    item.at.push_back({entry.key, entry.value->text, entry.value->origin});
+  }
+}
+
 Record<ModuleItem> module_record() {
   Record<ModuleItem> r;
   r.add("library", &ModuleItem::library, "shared library with the module; its code runs in the simulator")
       .is_path()
       .required();
-  r.add("at", &ModuleItem::at,
-        "where it is connected: name of a PCIe switch in --describe, or of a root complex if the board has no PCIe "
-        "switches")
+  r.custom(
+       "at",
+       "where it is connected: name of a PCIe switch in --describe, or of a root complex if the board has no PCIe "
+       "switches; or such a name for each of its sockets",
+       "text, or mapping of socket to text",
+       [] {
+         return nlohmann::json{
+             {"anyOf", {{{"type", "string"}}, {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}}}}};
+       },
+       read_places)
       .required();
   r.add("name", &ModuleItem::name, "name of the module in outputs").fallback("module_a, module_b, ...");
   r.custom(

@@ -24,7 +24,8 @@ enum class NetworkWord { single_switch, leaf_spine, rail_optimized };
 
 /// A module as written: numbers and texts of its library's parameters.
 struct ModuleItem {
-  std::string name, library, at;  ///< name "": module and its number
+  std::string name, library;  ///< name "": module and its number
+  std::vector<ModuleSpec::Place> at;
   std::vector<ModuleSpec::Value> parameters;
 };
 

@@ -13,12 +13,11 @@ struct Module : sc_core::sc_module {
   tlm_utils::simple_initiator_socket<Module> socket{"socket"};
   tlm_utils::simple_target_socket<Module> configuration{"configuration"};
 
-  Module(sc_core::sc_module_name name, ModulePlace& place) : sc_module(name) {
+  Module(sc_core::sc_module_name name, [[maybe_unused]] ModulePlace& place) : sc_module(name) {
     configuration.register_b_transport(this, &Module::b_transport);
 #ifdef LEAVES_UNBOUND
     place.connect(socket);
 #elif defined(HANDS_OVER_NOTHING)
-    (void)place;
 #elif defined(REFUSES)
     throw std::runtime_error("the module has a mind of its own");
 #elif defined(REPORTS)
@@ -39,13 +38,29 @@ extern "C" const ModuleLibrary* railyard_module() {
       {"label", ModuleParameter::Kind::text, "", 0, 0},
       {"gb_per_s", ModuleParameter::Kind::number, "1", 0.5, 100},
   };
+  [[maybe_unused]] static const ModuleSocket sockets[] = {
+      {"socket", ModuleSocket::Kind::initiator},
+#ifdef STATES_ANOTHER
+      {"configuratio", ModuleSocket::Kind::target},
+#elif !defined(LEAVES_UNBOUND)
+      {"configuration", ModuleSocket::Kind::target},
+#endif
+  };
   static const ModuleLibrary library{
 #ifdef HAS_ANOTHER_VERSION
       kModuleInterface + 6,
 #else
       kModuleInterface,
 #endif
-      static_cast<std::uint32_t>(std::size(parameters)), parameters,
+      std::size(parameters),
+      parameters,
+#ifdef STATES_NOTHING
+      0,
+      nullptr,
+#else
+      std::size(sockets),
+      sockets,
+#endif
       [](const char* name, ModulePlace& place) -> sc_core::sc_module* { return new Module(name, place); }};
   return &library;
 }
