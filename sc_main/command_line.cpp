@@ -7,8 +7,8 @@
 #include <map>
 
 #include "base/input_error.h"
-#include "base/printable.h"
 #include "sc_main/build_info.h"
+#include "sc_main/option_errors.h"
 #include "sc_main/scenario/load.h"
 #include "sc_main/tracing.h"
 
@@ -17,7 +17,7 @@ namespace railyard {
 namespace {
 
 constexpr double kLeastLogSeconds = 1e-6;
-constexpr std::size_t kOptionColumn = 32, kLongestMessage = 1000;
+constexpr std::size_t kOptionColumn = 32;
 
 std::string joined_sections() {
   std::string text;
@@ -261,7 +261,7 @@ Parsed parse(const std::string& platform, int argc, char** argv) {
     std::cerr << e.what() << "\n";
     return {std::nullopt, kExitBadInput};
   } catch (const CLI::ParseError& e) {
-    std::cerr << platform << ": error: " << printable(e.what(), kLongestMessage) << " (--help lists the options)\n";
+    std::cerr << command_line_error(platform, app, e) << "\n";
     return {std::nullopt, kExitBadInput};
   }
   if (jobs_option->count() != 0) o.jobs = jobs;

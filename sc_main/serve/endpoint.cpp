@@ -95,6 +95,12 @@ class StreamWriter {
   bool has_role_ = false;
 };
 
+void write_stream(httplib::Response& response, const std::shared_ptr<Answer>& answer, Backend& backend) {
+  response.set_chunked_content_provider("text/event-stream",
+                                        [writer = std::make_shared<StreamWriter>(answer, backend)](
+                                            std::size_t, httplib::DataSink& sink) { return writer->write_next(sink); });
+}
+
 /// Calls Server::process_request(), whose parameters depend on the version of cpp-httplib: until 0.14, and later.
 using Setup = std::function<void(httplib::Request&)>;
 template <class Server, class Base>
@@ -114,7 +120,7 @@ bool call_process(Server& server,
 
 class Endpoint::Server : public httplib::Server {
  public:
-  explicit Server(ListenAddress address) : address_(std::move(address)), connections_(kMostConnections) {
+  explicit Server(const ListenAddress& address) : address_(address), connections_(kMostConnections) {
     new_task_queue = [] { return new ThreadForEach; };
     // cpp-httplib's default lets two servers share a port.
     set_socket_options([](socket_t socket) {
@@ -208,9 +214,7 @@ class Endpoint::Server : public httplib::Server {
         return;
       }
       set_facts(response, waited(answer, &Answer::wait_arrival));
-      const auto writer = std::make_shared<StreamWriter>(answer, *backend_);
-      response.set_chunked_content_provider(
-          "text/event-stream", [writer](std::size_t, httplib::DataSink& sink) { return writer->write_next(sink); });
+      write_stream(response, answer, *backend_);
     } catch (const ApiError& error) {
       set_error(response, error);
     }
@@ -253,6 +257,9 @@ class Endpoint::Server : public httplib::Server {
       for (const char* name : {"Content-Encoding", "Accept-Encoding", "Content-Type", "Range"})
         request.headers.erase(name);
       request.ranges.clear();
+      // A request without a length has no body (RFC 9112, 6.3); cpp-httplib would wait for the end of the connection.
+      if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding"))
+        request.set_header("Content-Length", "0");
       stream.allow(most_body_bytes_ + kHeadBytes, until);
     };
     const bool is_answered = call_process(*this, &Server::process_request, stream, is_closed, begin_body);

@@ -14,6 +14,7 @@
 #include "sc_main/build_info.h"
 #include "sc_main/command_line.h"
 #include "sc_main/jobs_csv.h"
+#include "sc_main/option_errors.h"
 #include "sc_main/results.h"
 #include "sc_main/run_parts.h"
 #include "sc_main/scenario/load.h"
@@ -55,7 +56,7 @@ ParsedServe parse_serve(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) o.command += (i > 0 ? " " : "") + std::string(argv[i]);
   const std::string version = std::string(kProgram) + " " + kVersion + " (" + kCommit + ")";
   CLI::App app{std::string("Railyard ") + kVersion + ": serves OpenAI's API from a simulated service.", kProgram};
-  constexpr std::size_t kColumn = 32, kLongestMessage = 1000;
+  constexpr std::size_t kColumn = 32;
   app.get_formatter()->column_width(kColumn);
   app.set_help_flag("-h,--help", "Prints this page");
   app.set_version_flag("--version", version, "Version and commit of this build");
@@ -93,7 +94,7 @@ ParsedServe parse_serve(int argc, char** argv) {
     std::cout << version << "\n";
     return {};
   } catch (const CLI::ParseError& e) {
-    std::cerr << kProgram << ": error: " << printable(e.what(), kLongestMessage) << " (--help lists the options)\n";
+    std::cerr << command_line_error(kProgram, app, e) << "\n";
     return {std::nullopt, kExitBadInput};
   }
   return {o, kExitDone};

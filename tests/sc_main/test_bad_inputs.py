@@ -99,6 +99,13 @@ def test_arguments_that_are_no_text_are_named(tmp_path):
         assert done.stderr.decode().count("\n") == 1 and "\x1b" not in done.stderr.decode()
 
 
+def test_words_that_are_no_options_are_named_with_the_nearest(tmp_path):
+    for words, line in ((["--tiemline", "a=b"], "--tiemline: no such option (did you mean '--timeline'?)"), (["--sett=a=b"], "--sett: no such option (did you mean '--set'?)"),
+                        (["--x"], "--x: no such option"), (["other.yaml"], "'other.yaml' is one word too many")):
+        result = run("plx_box", tiny(tmp_path), *words)
+        assert (result.returncode, result.stderr) == (2, f"plx_box: error: {line} (--help lists the options)\n")
+
+
 def test_output_that_cannot_be_written_is_an_error(tmp_path):
     scenario = tiny(tmp_path, COLLECTIVE)
     lost = run("dgx_h100", scenario, "--dump-scenario", "/dev/full")

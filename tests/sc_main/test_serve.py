@@ -211,6 +211,12 @@ def test_half_closed_and_pipelined_requests_are_answered(server):
     assert raw(server, posted(body) * 3 + posted("{", more="Connection: close\r\n")).count(b"HTTP/1.1 200") == 3
 
 
+def test_a_request_without_a_length_has_no_body(server):
+    """It is answered at once, not when the client gives up."""
+    assert b"HTTP/1.1 400" in raw(server, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n\r\n" + b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert b"HTTP/1.1 404" in raw(server, b"PUT /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+
 def test_slow_and_idle_clients_harm_nobody(server):
     """Nothing, heads that never end, bodies that never come, streams that nobody reads, clients that leave."""
     starts = [b"", b"POST /v1/completions HTTP/1.1\r\nHost: x", posted("x" * 100)[:-50], b"GET /metrics HTTP/1.1\r\nA: b\r\n"]
@@ -379,11 +385,13 @@ def test_what_cannot_be_served_is_refused_in_one_line(tmp_path):
     scenario.write_text(SCENARIO.format(root=ROOT, instances=ALONE))
     words = (scenario, "--platform", "dgx_h100", "--listen")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "Address already in use" in refused(*words, f"127.0.0.1:{taken.getsockname()[1]}")
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert refused(*words, listen).startswith(f"--listen {listen}: error: cannot listen there: Address already in use; ")
     assert "--public" in refused(*words, "0.0.0.0:0")
     assert "HOST:PORT" in refused(*words, "127.0.0.1")
     assert "HOST:PORT" in refused(*words, "127.0.0.1:70000")
     assert "no address" in refused(*words, "no such host:1")
     assert "out of range" in refused(*words, "127.0.0.1:0", "--pace", "-1")
+    assert "error: --pcae: no such option (did you mean '--pace'?)" in refused(*words, "127.0.0.1:0", "--pcae", "1")
     assert "did you mean 'kv_blocks'" in refused(*words, "127.0.0.1:0", "--set", "workload.kv_block=3")
     assert "serves no clients" in refused(ROOT / "scenarios" / "layers" / "decode.yaml", "--platform", "dgx_h100")
