@@ -137,6 +137,24 @@ def platform_of(scenario: str) -> str:
     raise InputError(f"{scenario}: error: platform: missing; add it, or give --platform NAME; one of: {', '.join(platforms())}")
 
 
+def _folder(folder: pathlib.Path, words: Sequence[str]) -> pathlib.Path:
+    """That of --bin, or this one."""
+    bins = [value for name, value in _parts(words, set(_OWN)) if name == "--bin" and value]
+    return pathlib.Path(bins[-1]) if bins else folder
+
+
+def _valued(of: pathlib.Path) -> set[str]:
+    """Options that take the next word as their value."""
+    return {name for option in options(of) if option.value and not option.value.startswith("[") for name in option.names}
+
+
+def one_scenario_each(folder: pathlib.Path, words: Sequence[str]) -> list[list[str]]:
+    """A command line with several scenarios, as one command line for each; all have its options."""
+    parts = list(_parts(words, _valued(any_executable(_folder(folder, words))) | set(_OWN)))
+    shared = [word for name, value in parts if name for word in (name, value) if word]
+    return [[value, *shared] for name, value in parts if not name] or [shared]
+
+
 def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = (), serves: bool = False) -> Call:
     """The executable for these words of a command line: that of the scenario's platform, of --set platform=NAME, or of --platform NAME.
 
@@ -144,9 +162,8 @@ def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = (), 
     @param serves  the server, which is told the platform
     @throws InputError
     """
-    bins = [value for name, value in _parts(words, set(_OWN)) if name == "--bin" and value]
-    folder = pathlib.Path(bins[-1]) if bins else folder
-    valued = {name for option in options(server(folder) if serves else any_executable(folder)) if option.value and not option.value.startswith("[") for name in option.names}
+    folder = _folder(folder, words)
+    valued = _valued(server(folder) if serves else any_executable(folder))
     kept, platform, scenario, is_asked = list(added), None, None, False
     for name, value in _parts(words, valued | set(_OWN)):
         if name in _OWN:

@@ -57,6 +57,13 @@ def test_a_shipped_scenario_runs_by_its_name_from_any_folder(tmp_path):
     assert railyard("check", "layers/decode", "--set", "workload.batch=0").returncode == 2
 
 
+def test_several_scenarios_are_checked_with_the_same_options():
+    done = railyard("check", "layers/decode", "layers/decod", "layers/prefill", "--bin", BIN, "--set", "workload.tp=2")
+    assert done.returncode == 2
+    assert [line.rpartition("/")[2] for line in done.stdout.splitlines()] == ["decode.yaml: ok", "prefill.yaml: ok"]
+    assert done.stderr.count("\n") == 1 and "did you mean 'layers/decode'?" in done.stderr
+
+
 def test_a_shipped_sweep_is_found_by_its_name_too(tmp_path):
     done = railyard("sweep", "sweeps/layer_tp", "--list", "--out", tmp_path, "--bin", BIN, cwd=tmp_path)
     assert done.returncode == 0 and "tokens" in done.stdout, done.stderr
