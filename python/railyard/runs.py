@@ -40,14 +40,18 @@ def run(scenario: Scenario, *, out: str | os.PathLike | None = None, options: Se
     return Result(directory, sets, kept)
 
 
-def sweep(scenario: Scenario, axes: Mapping[str, Iterable[Any]], *, workers: int | None = None, **sets: Any) -> list[Result]:
+def sweep(scenario: Scenario, axes: Mapping[str, Iterable[Any]], *, workers: int | None = None, out: str | os.PathLike | None = None,
+          options: Sequence[str] = (), **sets: Any) -> list[Result]:
     """Runs all combinations of the axes' values, in their order, at most `workers` (default: processors) at a time.
 
-    @param axes  values by key of the scenario: {"workload.tp": [1, 2, 4], "workload.batch": [1, 64]}
+    @param axes     values by key of the scenario: {"workload.tp": [1, 2, 4], "workload.batch": [1, 64]}
+    @param out      directory for the results of the combinations: its folders 1, 2, ...; by default as for run()
+    @param options  as for run()
     """
     points = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    folders = [pathlib.Path(out) / str(number) if out else None for number in range(1, len(points) + 1)]
     with concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        results = list(pool.map(lambda point: run(scenario, **{**sets, **point}), points))
+        results = list(pool.map(lambda point, folder: run(scenario, out=folder, options=options, **{**sets, **point}), points, folders))
     return [Result(result.directory, point, result._kept) for result, point in zip(results, points)]  # pylint: disable=protected-access
 
 

@@ -3,34 +3,30 @@
 
   scripts/studies/serving_pipeline.py                                          # prints a table
   scripts/studies/serving_pipeline.py --figure docs/serving_pipeline.svg       # and draws it
-  scripts/studies/serving_pipeline.py --out out/serving_pipeline               # keeps the runs
+  scripts/studies/serving_pipeline.py --out out/serving_pipeline               # keeps the runs, in the folders 1, 2, ...
 
 Llama-3.1-8B on 1, 2 and 4 L40S of a PCIe server: 128 requests at once, 512 tokens in and 64 out. `without bubbles` is the rate at which
-the busiest stage would serve these requests if it never waited. Exit status: 0 all runs done, 1 some failed, 2 bad input.
+the busiest stage would serve these requests if it never waited. Exit status: 0 all runs done, 1 one failed, 2 bad input.
 """
 
 import argparse
+import os
 import pathlib
 import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
 
-from lib import runner  # noqa: E402
-from lib.command_line import ROOT, Parser, one_line  # noqa: E402
+import railyard  # noqa: E402
+from lib.command_line import Parser, one_line  # noqa: E402
 from reporting import draw_lines, figures  # noqa: E402
 from reporting.lines import Dot, Line, Lines  # noqa: E402
 
 STAGES = (1, 2, 4)
 IN_FLIGHT = (1, 2, 3, 4, 5, 6)
-REQUESTS = {"count": 128, "prompt_tokens": 512, "output_tokens": 64}
-
-
-def point(stages: int, in_flight: int) -> runner.Point:
-    workload = {"kind": "serving", "requests": REQUESTS, "instances": [{"name": "a", "pp": stages}], "scheduler": {"max_in_flight": in_flight}}
-    scenario = {"schema_version": 1, "platform": "plx_box", "model": {"config": str(ROOT / "scenarios" / "models" / "llama-3.1-8b.json")},
-                "machine": {"groups": {"gpus": {"servers": 1, "gpu": "L40S"}}}, "workload": workload}
-    return runner.Point(f"pp {stages}, {in_flight} in flight", "plx_box", scenario)
+SCENARIO = {"schema_version": 1, "platform": "plx_box", "model": {"config": str(ROOT / "scenarios" / "models" / "llama-3.1-8b.json")},
+            "machine": {"groups": {"gpus": {"servers": 1, "gpu": "L40S"}}},
+            "workload": {"kind": "serving", "requests": {"count": 128, "prompt_tokens": 512, "output_tokens": 64}, "instances": [{"name": "a"}]}}
 
 
 def without_bubbles(metrics: dict) -> float:
@@ -64,15 +60,15 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
-    keys = [(stages, in_flight) for stages in STAGES for in_flight in IN_FLIGHT]
-    with one_line("serving_pipeline.py"), tempfile.TemporaryDirectory() as scratch:
-        results = runner.run([point(*key) for key in keys], options.out or scratch, options.bin, options.workers)
-        failed = [result for result in results if result.summary is None]
-        for result in failed:
-            print(f"serving_pipeline.py: {result.point.name}: {result.error}", file=sys.stderr)
-        if failed:
-            return 1
-        found = {key: result.summary["metrics"] for key, result in zip(keys, results, strict=True)}
+    axes = {"workload.instances.0.pp": STAGES, "workload.scheduler.max_in_flight": IN_FLIGHT}
+    os.environ["RAILYARD"] = str(ROOT / "scripts" / "railyard")  # whichever is in PATH
+    try:
+        with one_line("serving_pipeline.py", railyard.InputError):
+            results = railyard.sweep(SCENARIO, axes, workers=options.workers, out=options.out, options=["--bin", options.bin])
+    except railyard.RunFailed as error:
+        print(f"serving_pipeline.py: {error}", file=sys.stderr)
+        return 1
+    found = {tuple(result.sets.values()): result.metrics for result in results}
     print_table(found)
     if options.figure:
         draw(options.figure, found)

@@ -98,7 +98,7 @@ def test_files_of_scripts_are_commands():
 
 def test_rooms_of_scripts_import_no_command_and_lib_no_room():
     scripts = ROOT / "scripts"
-    commands = {path.stem for path in scripts.iterdir() if path.is_file()}
+    commands = {path.stem for path in scripts.iterdir() if path.suffix == ".py"}
     rooms = {path.name for path in scripts.iterdir() if path.is_dir()} - {"lib"}
     wrong = []
     for path in sorted(scripts.rglob("*.py")):

@@ -52,6 +52,12 @@ def test_a_sweep_runs_all_combinations_in_order():
     assert any(name.startswith("time_s.") for name in rows[0])
 
 
+def test_a_sweep_keeps_its_runs_in_numbered_folders(tmp_path):
+    results = railyard.sweep(LAYER, {"workload.tokens": [256, 512]}, out=tmp_path, options=["--why"])
+    assert [result.directory for result in results] == [tmp_path / "1", tmp_path / "2"]
+    assert all((result.directory / "why.json").exists() for result in results)
+
+
 def test_a_comparison_has_the_metrics_of_both_runs():
     short, long = (railyard.run(LAYER, workload__tokens=tokens) for tokens in (256, 512))
     rows = railyard.compare(short, long)
