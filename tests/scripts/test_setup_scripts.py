@@ -105,3 +105,9 @@ def test_scripts_are_executable_and_say_what_they_are(script):
     assert lines[1].startswith(("# ", '"""'))
     if lines[0].endswith("bash"):
         assert subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
+
+
+def test_a_leg_that_cannot_run_is_one_line():
+    for name, words in (("debian-21", "invalid choice: 'debian-21'"), ("arm64", "arm64 has no command: never tried")):
+        done = subprocess.run([str(PROJECT / ".ci" / "leg"), name], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
