@@ -96,6 +96,12 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   Value handoff_arithmetic();
   const ServingFigures& figures() const;
   std::string instance_table(std::size_t id, const ServingFigures::Instance& figures) const;
+  /// Of alike instances [first, end): what lies between which values.
+  std::string range_table(std::size_t first, std::size_t end) const;
+  /// "tp 8, pp 1, vllm-0.19"
+  std::string mapping_text(const InstanceSpec& instance) const;
+  /// Of the fullest rank of an instance: "75.60 of 85 GB".
+  std::string memory_text(std::size_t id) const;
   /// Write a row of requests.csv and iterations.csv.
   void on_served(std::uint32_t request, const workload::inference::Stay& stay) override {
     write_request(request, stay, stay.times.last_token, false);

@@ -22,6 +22,9 @@ std::string exposed_text(const workload::inference::RankTimes& t, double batches
 
 constexpr const char* kExposed = "exposed TP / gate / PP / host";
 
+/// Instances of one entry of the scenario, of which each has a table of its own; more have one of their ranges.
+constexpr std::size_t kMostTables = 4;
+
 }  // namespace
 
 void ServingRun::open_tables(const OutputDirectory& directory) {
@@ -253,17 +256,74 @@ std::string ServingRun::table() const {
     line("bubble fraction", percent(f.bubble_fraction()));
     line(kExposed, exposed_text(f.mean_times(false), 1));
   }
-  for (std::size_t i = 0; i < f.instances.size(); ++i) text += instance_table(i, f.instances[i]);
+  for (std::size_t first = 0, end = 0; first < f.instances.size(); first = end) {
+    const auto is_alike = [&](const InstanceSpec& other) { return other.key == spec().instances[first].key; };
+    while (end < f.instances.size() && is_alike(spec().instances[end])) ++end;
+    if (end - first > kMostTables)
+      text += range_table(first, end);
+    else
+      for (std::size_t i = first; i < end; ++i) text += instance_table(i, f.instances[i]);
+  }
+  return text;
+}
+
+std::string ServingRun::mapping_text(const InstanceSpec& instance) const {
+  return fmt::format("tp {}, {}pp {}, {}{}", instance.mapping.tp,
+                     instance.mapping.dp > 1 ? fmt::format("dp {}, ", instance.mapping.dp) : "", instance.mapping.pp,
+                     instance.engine.name,
+                     instance.kv_dtype ? fmt::format(", {} KV", name_of(*instance.kv_dtype)) : "");
+}
+
+std::string ServingRun::memory_text(std::size_t id) const {
+  const auto fullest = std::max_element(gpus_[id].begin(), gpus_[id].end(), [&](const GpuId& a, const GpuId& b) {
+    return machine_.gpu(a).hbm().peak() < machine_.gpu(b).hbm().peak();
+  });
+  const gpu::Gpu& gpu = machine_.gpu(*fullest);
+  return fmt::format("{:.2f} of {:.0f} GB", static_cast<double>(gpu.hbm().peak()) * 1e-9,
+                     static_cast<double>(usable_bytes(gpu)) * 1e-9);
+}
+
+std::string ServingRun::range_table(std::size_t first, std::size_t end) const {
+  const std::vector<ServingFigures::Instance>& all = figures_->instances;
+  std::string text = fmt::format("\n  {} to {}: {} instances, each {}\n", spec().instances[first].name,
+                                 spec().instances[end - 1].name, end - first, mapping_text(spec().instances[first]));
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("    {:<30} {}\n", name, value);
+  };
+  // The least and the greatest value, whose they are, and the mean.
+  const auto range = [&](const auto& value, const auto& written) {
+    std::size_t least = first, greatest = first;
+    double sum = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      if (value(all[i]) < value(all[least])) least = i;
+      if (value(all[i]) > value(all[greatest])) greatest = i;
+      sum += value(all[i]);
+    }
+    return fmt::format("{} ({}) to {} ({}), mean {}", written(value(all[least])), spec().instances[least].name,
+                       written(value(all[greatest])), spec().instances[greatest].name,
+                       written(sum / static_cast<double>(end - first)));
+  };
+  using Instance = ServingFigures::Instance;
+  const auto count = [](double n) { return fmt::format("{:.0f}", n); };
+  const auto tenths = [](double n) { return fmt::format("{:.1f}", n); };
+  line("batches", range([](const Instance& i) { return static_cast<double>(i.iterations); }, count));
+  line("requests of a batch", range([](const Instance& i) { return i.mean(i.batch_sum); }, tenths));
+  line("each batch", range([](const Instance& i) { return i.mean(i.batches_s); }, duration_text));
+  if (is_paged())
+    line("peak of KV blocks", range([](const Instance& i) { return static_cast<double>(i.peak_blocks); }, count) +
+                                  fmt::format(", of {}", all[first].kv_blocks - 1));
+  for (std::size_t p = 0; p < all[first].stages.size(); ++p)
+    line(fmt::format("stage {} busy", p),
+         range([&](const Instance& i) { return share_of(i.stages[p].seconds[StageTimes::kBusy], figures_->end_s); },
+               [](double share) { return fmt::format("{:.1f} %", 100 * share); }));
+  line("peak memory of a rank", memory_text(first) + " in " + spec().instances[first].name);
   return text;
 }
 
 std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Instance& figures) const {
   const InstanceSpec& instance = spec().instances[id];
-  std::string text =
-      fmt::format("\n  {}: tp {}, {}pp {}, {}{}{}\n", instance.name, instance.mapping.tp,
-                  instance.mapping.dp > 1 ? fmt::format("dp {}, ", instance.mapping.dp) : "", instance.mapping.pp,
-                  instance.engine.name, instance.kv_dtype ? fmt::format(", {} KV", name_of(*instance.kv_dtype)) : "",
-                  gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
+  std::string text = fmt::format("\n  {}: {}{}\n", instance.name, mapping_text(instance),
+                                 gpus_.size() > 1 ? ", GPUs " + gpus_text(instance) : "");
   const auto line = [&](const std::string& name, const std::string& value) {
     text += fmt::format("    {:<30} {}\n", name, value);
   };
@@ -284,12 +344,7 @@ std::string ServingRun::instance_table(std::size_t id, const ServingFigures::Ins
     line(fmt::format("stage {} busy", p),
          fmt::format("{:.1f} %{}", end_s > 0 ? 100 * seconds[StageTimes::kBusy] / end_s : 0, causes));
   }
-  const auto fullest = std::max_element(gpus_[id].begin(), gpus_[id].end(), [&](const GpuId& a, const GpuId& b) {
-    return machine_.gpu(a).hbm().peak() < machine_.gpu(b).hbm().peak();
-  });
-  const gpu::Gpu& gpu = machine_.gpu(*fullest);
-  line("peak memory of a rank", fmt::format("{:.2f} of {:.0f} GB", static_cast<double>(gpu.hbm().peak()) * 1e-9,
-                                            static_cast<double>(usable_bytes(gpu)) * 1e-9));
+  line("peak memory of a rank", memory_text(id));
   return text;
 }
 
