@@ -131,12 +131,20 @@ double ServingRun::done_ratio() const {
 }
 
 std::uint64_t ServingRun::expected_jobs() const {
+  if (!is_paged()) return expected_jobs_of_list();
   constexpr std::uint64_t kTokensOfAnAnswer = 250;
-  return is_paged() ? service_->api_server().count() * kTokensOfAnAnswer : expected_jobs_of_list();
+  std::uint64_t most = 0;
+  for (const InstanceSpec& instance : spec().instances) most = std::max(most, jobs_of_pass(instance));
+  return service_->api_server().count() * kTokensOfAnAnswer * most;
+}
+
+std::uint64_t ServingRun::jobs_of_pass(const InstanceSpec& instance) const {
+  const std::uint64_t collectives =
+      transformer::layer_collectives(scenario_.model, 1, {instance.mapping.tp, false}).size();
+  return scenario_.model.layers * std::max<std::uint64_t>(1, collectives);
 }
 
 std::uint64_t ServingRun::expected_jobs_of_list() const {
-  const workload::inference::Mapping& prompts = spec().instances.front().mapping;
   const workload::inference::WholeSequencesSpec &chunks = *spec().instances.front().whole,
                                                 &steps = *spec().instances.back().whole;
   std::uint64_t passes = 0, tokens = 0, longest = 0;
@@ -146,8 +154,7 @@ std::uint64_t ServingRun::expected_jobs_of_list() const {
     longest = std::max<std::uint64_t>(longest, request.output_tokens);
   }
   passes += std::max(longest, tokens / steps.max_seqs);
-  const std::uint64_t collectives = transformer::layer_collectives(scenario_.model, 1, {prompts.tp, false}).size();
-  return passes * scenario_.model.layers * std::max<std::uint64_t>(1, collectives) +
+  return passes * jobs_of_pass(spec().instances.front()) +
          (spec().instances.back().host.token() == Time() ? 0 : tokens);
 }
 

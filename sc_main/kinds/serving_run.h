@@ -82,6 +82,8 @@ class ServingRun : public WorkloadRun, private workload::inference::ServiceSink 
   bool hands_over(std::size_t from, std::size_t to) const;
   /// Of whole sequences: in each chunk and step the collectives of layers, and the host's work for each token.
   std::uint64_t expected_jobs_of_list() const;
+  /// The collectives of all layers, or launches of them.
+  std::uint64_t jobs_of_pass(const InstanceSpec& instance) const;
   /// The machine's NICs of the ranks, by the rule of the scenario.
   void assign_nics(const std::vector<GpuId>& ranks);
   /// "d 0-3,6": the group, and its GPUs by rank.

@@ -186,6 +186,28 @@ def test_passes_are_composed_unless_their_jobs_are_followed(tmp_path, options, r
         assert f"composed 0 of {passes} passes on a stage; {passes} not: {reason}\n" in run.stdout
 
 
+@pytest.mark.parametrize("count, has_layers", [(65, True), (70, False)])
+def test_jobs_of_layers_have_rows_if_they_cannot_be_many(tmp_path, count, has_layers):
+    # At most 250 passes a request, with two all-reduces in each of 6 layers: 200 000 rows are those of 66 requests.
+    requests = f"{{count: {count}, arrivals: poisson, rate_per_s: 1000, prompt_tokens: 20, output_tokens: 2}}"
+    text = serving(tp=2)
+    succeed("dgx_h100", tiny(tmp_path, text[: text.index("  requests:")] + f"  requests: {requests}\n"), "--out", tmp_path / "out", "--quiet")
+    assert any("_Layer[" in row["name"] for row in rows(tmp_path / "out" / "jobs.csv")) == has_layers
+    assert (summary(tmp_path / "out")["simulator"]["passes"]["composed"] == 0) == has_layers
+
+
+def test_five_alike_instances_are_one_table(tmp_path):
+    text = serving().replace("instances: [{name: a, tp: 1, pp: 1}]", "instances: [{name: a, count: 5}, {name: b, count: 3}]\n  router: round_robin")
+    requests = "{count: 24, arrivals: poisson, rate_per_s: 200, prompt_tokens: {uniform: {min: 20, max: 200}}, output_tokens: 5}"
+    done = succeed("plx_box", tiny(tmp_path, text[: text.index("  requests:")] + f"  requests: {requests}\n"), "--out", tmp_path / "out")
+    peaks = {name: figures["kv_blocks"]["peak"] for name, figures in summary(tmp_path / "out")["metrics"]["instances"].items() if name[0] == "a"}
+    least, greatest = min(peaks, key=peaks.get), max(peaks, key=peaks.get)
+    mean = sum(peaks.values()) / 5
+    assert "\n  a0 to a4: 5 instances, each tp 1, pp 1, " in done.stdout and "\n  a1: " not in done.stdout
+    assert re.search(rf"peak of KV blocks +{peaks[least]} \({least}\) to {peaks[greatest]} \({greatest}\), mean {mean:.0f}, of \d+\n", done.stdout)
+    assert all(f"\n  b{i}: tp 1, pp 1, " in done.stdout for i in range(3))
+
+
 def test_a_load_may_begin_while_a_batch_is_in_flight_whose_requests_have_their_answers(tmp_path):
     # vLLM composes the next batch before it knows which drafts are right. If all answers are complete then, a request that comes is
     # composed, and its KV loaded, while that batch is in flight.
