@@ -22,7 +22,8 @@ from lib.command_line import BAD_INPUT, INTERRUPTED, ROOT, Parser, one_line
 
 try:
     from lib import keys, scenario_template as template
-    from lib.yaml_source import InputError, nearest, read
+    from lib.words import nearest
+    from lib.yaml_source import InputError, read
 except ImportError as missing:
     sys.exit(f"scenario.py: error: {missing}; it needs the Debian package python3-yaml")
 

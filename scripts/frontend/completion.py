@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from lib import keys
-from lib.yaml_source import InputError, nearest
+from lib.words import nearest
+from lib.yaml_source import InputError
 
 from . import executables, lists
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lib.command_line import ROOT
-from lib.yaml_source import InputError, nearest, read
+from lib.words import nearest
+from lib.yaml_source import InputError, read
 
 BOARDS = ROOT / "platforms" / "datasheets" / "boards"
 SCENARIOS = ROOT / "scenarios"

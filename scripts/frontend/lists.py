@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import yaml
 from lib.command_line import ROOT
-from lib.yaml_source import InputError, nearest, read
+from lib.words import nearest
+from lib.yaml_source import InputError, read
 
 from .executables import SCENARIOS, scenarios
 

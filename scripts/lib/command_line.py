@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from . import run_files, runner
+from .words import nearest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "bin" if (ROOT / "bin").is_dir() else ROOT / "build" / "bin"  # installed, or in the project
@@ -23,7 +24,18 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False} | options)
 
     def error(self, message: str) -> None:
+        if message.startswith("unrecognized arguments: "):
+            unknown = next((word for word in message.split() if word.startswith("-")), "")
+            message += nearest(unknown.partition("=")[0], self.option_names())
         self.exit(BAD_INPUT, run_files.printable(f"{self.prog}: error: {message}") + "\n")
+
+    def option_names(self) -> list[str]:
+        """With those of its commands."""
+        actions = list(self._actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # pylint: disable=protected-access
+                actions += [of_command for parser in action.choices.values() for of_command in parser._actions]  # pylint: disable=protected-access
+        return [name for action in actions for name in action.option_strings if name.startswith("--")]
 
     def add_runs(self) -> None:
         """--out, --workers and --bin of a script that always runs the same scenarios."""

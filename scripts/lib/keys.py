@@ -6,7 +6,8 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from .yaml_source import InputError, nearest
+from .words import nearest
+from .yaml_source import InputError
 
 
 FOLDERS = ("compute.profile",)  # keys whose value is a folder

@@ -3,7 +3,6 @@
 Scalars are read by the rules of YAML 1.2, as in the executables: `1e6` is a number, `on` and `2020-01-01` are text.
 """
 
-import difflib
 import math
 import os
 import pathlib
@@ -11,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 import yaml
+
+from .words import nearest
 
 
 class InputError(Exception):
@@ -31,12 +32,6 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value, 16 if node.value.startswith("0x") else 10))
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(re.sub(r"\.(inf|nan)", r"\1", node.value.lower())))
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The hint " (did you mean 'X'?)", or nothing."""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 class Value:

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 from lib.runner import set_options
-from lib.yaml_source import nearest
+from lib.words import nearest
 
 from .judgement import Load
 from .scenario import Loaded

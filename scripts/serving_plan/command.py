@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lib import written
-from lib.yaml_source import nearest
+from lib.words import nearest
 from loading.judgement import Load
 from sweeping.store import Store
 

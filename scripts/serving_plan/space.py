@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from lib.yaml_source import nearest
+from lib.words import nearest
 
 from .fleet import Fleet, Kind, Shape, Traffic
 from .requests import Drawn

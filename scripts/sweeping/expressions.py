@@ -7,7 +7,7 @@ import ast
 import operator
 from collections.abc import Mapping
 
-from lib.yaml_source import nearest
+from lib.words import nearest
 
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
                ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field, replace
 
 from lib import metrics, old_names, request_times
 from lib.keys import names_input
-from lib.yaml_source import Value, leaves, nearest, read
+from lib.words import nearest
+from lib.yaml_source import Value, leaves, read
 
 from .expressions import Expression, ExpressionError
 

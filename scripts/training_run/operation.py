@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from lib import yaml_source
-from lib.yaml_source import InputError, Value, nearest
+from lib.words import nearest
+from lib.yaml_source import InputError, Value
 
 BEST = "best"
 MOST = 1e15  # of any number

@@ -71,7 +71,7 @@ def test_a_scenario_names_modules_that_are_built_against_the_installed_header(pr
     succeed(prefix / "bin" / "railyard", "run", folder / "scenario.yaml", sets, "--quiet", "--out", "out", cwd=tmp_path)
     with open(tmp_path / "out" / "links.csv", encoding="utf-8") as table:
         carried = {row["name"]: int(row["bytes"]) for row in csv.DictReader(table) if row["bytes"] != "0"}
-    assert carried["Module_dma.initiator"] > carried["Module_copier.initiator"] == carried["Module_expander.target"] > 0
+    assert carried["Module_dma.socket"] > carried["Module_copier.socket"] == carried["Module_expander.socket"] > 0
 
 
 def figures(text):

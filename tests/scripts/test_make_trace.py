@@ -113,7 +113,8 @@ def test_the_seed_decides_the_bytes(tmp_path):
         ("--rate-per-s", "fast", "from 0.001 to"),
         ("--prompt-mean-tokens", "-5", "from 1 to"),
         ("--format", "vidur", "choose from 'azure', 'mooncake'"),
-        ("--burst", "1", "unrecognized arguments"),
+        ("--burst", "1", "unrecognized arguments: --burst 1"),
+        ("--promt-mean-tokens", "1", "--promt-mean-tokens 1 (did you mean '--prompt-mean-tokens'?)"),
     ],
 )
 def test_bad_options_are_refused_in_one_line_and_write_nothing(tmp_path, option, value, wanted):
