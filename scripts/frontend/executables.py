@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lib.command_line import ROOT
-from lib.words import nearest
+from lib.words import nearest, nearest_word
 from lib.yaml_source import InputError, read
 
 BOARDS = ROOT / "platforms" / "datasheets" / "boards"
@@ -164,7 +164,8 @@ def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = (), 
     @throws InputError
     """
     folder = _folder(folder, words)
-    valued = _valued(server(folder) if serves else any_executable(folder))
+    of = server(folder) if serves else any_executable(folder)
+    valued, known = _valued(of), [name for option in options(of) for name in option.names]
     kept, platform, scenario, is_asked = list(added), None, None, False
     for name, value in _parts(words, valued | set(_OWN)):
         if name in _OWN:
@@ -172,6 +173,8 @@ def call(folder: pathlib.Path, words: Sequence[str], added: Sequence[str] = (), 
                 raise InputError(f"railyard: error: {name}: {_OWN[name]} is missing")
             platform = value if name == "--platform" else platform
             continue
+        if name.startswith("--") and name not in known and nearest_word(name, [*known, *_OWN]) in _OWN:
+            raise InputError(f"railyard: error: {name}: no such option{nearest(name, _OWN)}; railyard --help")
         if not name and scenario is None and not is_asked:
             value = scenario = scenario_file(value)
         if name == "--set" and value.startswith("platform="):

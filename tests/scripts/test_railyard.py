@@ -77,6 +77,8 @@ def test_what_cannot_run_is_refused_in_one_line(tmp_path):
     assert "no scenario" in refused("run")
     assert "did you mean 'explain'?" in refused("explian")
     assert "--unknown" in refused("run", "layers/decode", "--unknown")
+    assert "did you mean '--platform'?" in refused("run", "--platfrom", "dgx_h100", "layers/decode")
+    assert "did you mean '--timeline'?" in refused("run", "layers/decode", "--timelin")
     assert "did you mean 'gpus'?" in refused("list", "gpu")
     assert "did you mean 'h100'?" in refused("list", "gpus", "H10O")
     assert "did you mean 'zsh'?" in refused("completion", "csh")
