@@ -1,6 +1,7 @@
 #include "sc_main/scenario/datasheets/software_record.h"
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/datasheets/mixture_keys.h"
 
 namespace railyard::scenario {
 
@@ -40,24 +41,9 @@ Record<Software> software_record() {
         "queries, keys and values are one product, and gate and up; otherwise each matrix has its own products")
       .required();
   const auto routed = [](auto member) { return within(&Software::routed, member); };
-  using transformer::RoutedForm;
-  r.choice(
-       "expert_products", routed(&RoutedForm::products), words_of(transformer::kExpertProductsNames),
-       "products of a rank's routed experts. grouped: one kernel; streams: a launch for each expert, several run at "
-       "a time; sequential: one after the other")
-      .required();
-  r.add("router_fused", routed(&RoutedForm::router_fused),
-        "choice, scores and loss of a router are a kernel each; otherwise PyTorch's operators")
-      .required();
-  r.add("permute_fused", routed(&RoutedForm::permute_fused),
-        "kernels made for it copy rows to the order of experts and back; otherwise PyTorch's operators")
-      .required();
-  r.add("expert_weights_sent", routed(&RoutedForm::sends_weights),
+  add_mixture_keys(r, routed, [](Field& field) { field.required(); });
+  r.add("expert_weights_sent", routed(&transformer::RoutedForm::sends_weights),
         "the router's weight of each copy goes to its expert, in an all-to-all of its own")
-      .required();
-  r.add("experts_synchronize", routed(&RoutedForm::synchronizes),
-        "launch: eager. In each forward pass of a layer with experts, the host waits for the numbers of copies that "
-        "experts get")
       .required();
   r.add(
        "sequence_first", &Software::sequence_first,

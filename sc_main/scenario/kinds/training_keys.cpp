@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/datasheets/mixture_keys.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
@@ -68,22 +69,7 @@ void add_software_keys(Record<TrainingSection>& r) {
       .fallback(kOfSoftware);
   r.add("dropout", of_software(&Software::dropout), "dropout after attention and MLP").fallback(kOfSoftware);
   const auto routed = [](auto member) { return within(within(&TrainingSpec::software, &Software::routed), member); };
-  using transformer::RoutedForm;
-  r.choice(
-       "expert_products", routed(&RoutedForm::products), words_of(transformer::kExpertProductsNames),
-       "products of a rank's routed experts. grouped: one kernel; streams: a launch for each expert, several run at "
-       "a time; sequential: one after the other")
-      .fallback(kOfSoftware);
-  r.add("router_fused", routed(&RoutedForm::router_fused),
-        "choice, scores and loss of a router are a kernel each; otherwise PyTorch's operators")
-      .fallback(kOfSoftware);
-  r.add("permute_fused", routed(&RoutedForm::permute_fused),
-        "kernels made for it copy rows to the order of experts and back; otherwise PyTorch's operators")
-      .fallback(kOfSoftware);
-  r.add("experts_synchronize", routed(&RoutedForm::synchronizes),
-        "launch: eager. In each forward pass of a layer with experts, the host waits for the numbers of copies that "
-        "experts get")
-      .fallback(kOfSoftware);
+  add_mixture_keys(r, routed, [](Field& field) { field.fallback(kOfSoftware); });
   r.choice("launch", of_software(&Software::launch), words_of(workload::training::kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .fallback(kOfSoftware);
