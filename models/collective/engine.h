@@ -21,11 +21,19 @@ namespace railyard::collective {
 enum class Interconnect : std::uint8_t { nvlink, pcie };
 inline constexpr std::array<const char*, 2> kInterconnectNames{"nvlink", "pcie"};
 
-/// Host time of a collective outside a CUDA graph, in a loop, on some CPUs.
+/// Host time of a call outside a CUDA graph, in a loop, on some CPUs.
 struct EagerCall {
   std::vector<Cpu> cpus;  ///< empty: all
   double us = 0;
 };
+/// Of the first one that fits; 0 if none does.
+inline double call_us(const std::vector<EagerCall>& calls, Cpu cpu) {
+  const auto fits = [&](const EagerCall& call) {
+    return call.cpus.empty() || std::find(call.cpus.begin(), call.cpus.end(), cpu) != call.cpus.end();
+  };
+  const auto call = std::find_if(calls.begin(), calls.end(), fits);
+  return call == calls.end() ? 0 : call->us;
+}
 
 /// The largest vector, in KiB: with it, or without it. Both 0: no vector.
 struct SizeLimit {
@@ -67,16 +75,10 @@ struct Engine {
   gpu::AttentionLibrary attention = gpu::AttentionLibrary::flash;
   /// The first one for the GPU applies; none: cuBLAS.
   std::vector<gpu::BlockScaledProducts> block_scaled_products;
-  std::vector<EagerCall> eager_call;        ///< the first one that fits applies; none: the host is not the limit
+  std::vector<EagerCall> eager_call;        ///< of collectives; none: the host is not the limit
   std::vector<AllReduceKernel> all_reduce;  ///< the first one that fits applies
 
-  double eager_call_us(Cpu cpu) const {
-    const auto fits = [&](const EagerCall& call) {
-      return call.cpus.empty() || std::find(call.cpus.begin(), call.cpus.end(), cpu) != call.cpus.end();
-    };
-    const auto call = std::find_if(eager_call.begin(), eager_call.end(), fits);
-    return call == eager_call.end() ? 0 : call->us;
-  }
+  double eager_call_us(Cpu cpu) const { return call_us(eager_call, cpu); }
 };
 
 }  // namespace railyard::collective

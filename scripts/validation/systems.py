@@ -54,6 +54,8 @@ INSTANCES = (
     (r"(?:\b|(?<=\dx))BM\.GPU\.B200\.8\b", "", ("roce", 400, 8)),
 )
 
+AMD_P5 = r"\bp5e?\b"  # 3rd generation EPYC (AWS EC2 p5 page); the others have CPUs like those of the boards
+
 CARD_WORDS = r"pcie|bridge|pairwise|\bplx\b|\bnvl\b"
 BOARD_WORDS = r"sxm|nvswitch|hgx|dgx|hbm3\b"
 BRIDGE_WORDS = r"bridge|pairwise|(?<!no )nvlink"
@@ -225,6 +227,8 @@ def machine(row: Row, platform: str, gpu: Gpu | None, servers: int, may_assume: 
             result["nvlink_bridge"] = "pairs"
     elif gpu and platform in SWITCHED.values() and gpu.pcie > FIFTH_GENERATION:
         result["plx"] = {"datasheet": PCIE_SWITCHES[gpu.pcie]}  # those of the ConnectX-8 beside its GPUs
+    if re.search(AMD_P5, row.text("system", "fabric", "link", "config"), re.IGNORECASE):
+        result["cpu"] = "epyc_milan"
     changes = variant_of(row)
     if re.search(BOUNCE_WORDS, row.text("system", "fabric", "link", "config", "metric"), re.IGNORECASE):
         changes["pcie"] = {"p2p": False}

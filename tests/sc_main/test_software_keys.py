@@ -19,7 +19,7 @@ KEYS = [
     ("sequence_first", "false", {}, {"sequence_parallel": True}), ("dropout", "true", {}, {}), ("recompute_stops_early", "true", {}, {"recompute": "full"}), ("selective_recompute", "operators", {}, {"recompute": "selective"}),
     ("loss", "operators", {}, {"pp": 1, "dp": 4, "micro_batch": 2}), ("loss_chunks", "8", {}, {"pp": 1, "dp": 4, "micro_batch": 2}),
     ("reduce_beside_wgrad", None, {}, {"sequence_parallel": True}), ("tp_overlap", "userbuffers", {}, {"sequence_parallel": True}), ("launch", "graph", {}, {}),
-    ("host_us", "300", {}, {}), ("expert_call_us", "0", {}, MIXTURE), ("slot_host_us", "20000", {}, {}), ("slots_synchronize", "true", {"host_us": "300"}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}), ("param_gather_overlap", "true", {}, {}),
+    ("host_us", "300", {}, {}), ("expert_call", "[]", {}, MIXTURE), ("slot_host_us", "20000", {}, {}), ("slots_synchronize", "true", {"host_us": "300"}, {}), ("pp_overlap", "all", {}, {}), ("pp_send", None, {}, {}), ("dp_overlap", "true", {}, {}), ("param_gather_overlap", "true", {}, {}),
     ("bucket_parameters", "1e8", {"dp_overlap": "true", "bucket_parameters_per_rank": "0"}, {}),
     ("bucket_parameters_per_rank", "2e8", {"dp_overlap": "true"}, {}), ("gradients", "as_parameters", {}, {}), ("gradient_sum", "kernel", {}, {}), ("zero_stages", "[0]", {}, {}),
     ("nvls", None, {}, {"tp": 8, "pp": 1, "dp": 1, "zero_stage": 0, "seq_tokens": 8192}), ("nccl_ctas", "2", {}, {}),

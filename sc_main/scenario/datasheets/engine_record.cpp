@@ -89,22 +89,6 @@ Record<T> complete(const Record<T>& record) {
   return r;
 }
 
-Record<EagerCall> eager_call_record(const char* doc) {
-  constexpr double kMostUs = 1e6;
-  Record<EagerCall> r;
-  r.custom(
-       "cpus", "CPUs of the servers, by the board's cpu", "list of words",
-       [] {
-         return list_schema({{"enum", kCpuNames}});
-       },
-       [](EagerCall& call, const Node& node, const std::string& path) {
-         for (const std::size_t cpu : read_choices(kCpuNames, node, path)) call.cpus.push_back(static_cast<Cpu>(cpu));
-       })
-      .fallback("all");
-  r.add("us", &EagerCall::us, doc).above(0, kMostUs).required();
-  return r;
-}
-
 Record<SchedulerSheet> scheduler_sheet_record() {
   constexpr double kMostGib = 1 << 16;
   Record<GpuLimits> limits;
@@ -262,6 +246,22 @@ void check_list(const std::vector<T>& list, const std::string& key, const NodePt
 
 }  // namespace
 
+Record<collective::EagerCall> eager_call_record(const char* doc) {
+  constexpr double kMostUs = 1e6;
+  Record<collective::EagerCall> r;
+  r.custom(
+       "cpus", "CPUs of the servers, by the board's cpu", "list of words",
+       [] {
+         return list_schema({{"enum", kCpuNames}});
+       },
+       [](collective::EagerCall& call, const Node& node, const std::string& path) {
+         for (const std::size_t cpu : read_choices(kCpuNames, node, path)) call.cpus.push_back(static_cast<Cpu>(cpu));
+       })
+      .fallback("all");
+  r.add("us", &collective::EagerCall::us, doc).above(0, kMostUs).required();
+  return r;
+}
+
 bool GpuLimits::apply_to(const gpu::GpuDatasheet& gpu) const {
   constexpr double kGib = 1024.0 * 1024 * 1024;
   const auto begins = [&](const std::string& beginning) { return gpu.name.rfind(beginning, 0) == 0; };
@@ -287,9 +287,7 @@ workload::inference::SchedulerSpec SchedulerSheet::on(const gpu::GpuDatasheet& g
 
 workload::Host HostSheet::on(Cpu cpu, bool streams) const {
   workload::Host host = *this;
-  Engine launches;
-  launches.eager_call = eager_layer;
-  host.eager_layer_us = launches.eager_call_us(cpu);
+  host.eager_layer_us = collective::call_us(eager_layer, cpu);
   if (streams) host.sequence_us += stream_us;
   return host;
 }

@@ -118,6 +118,8 @@ void add_graphs(Record<Graphs>& r) {
       .range(0, 1e12);
 }
 
+/// @param doc  of the time
+Record<collective::EagerCall> eager_call_record(const char* doc);
 /// A connector of KV (platforms/datasheets/connectors).
 Record<workload::inference::KvConnector> connector_record();
 Record<EngineSheet> engine_record();

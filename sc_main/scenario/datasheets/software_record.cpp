@@ -1,6 +1,7 @@
 #include "sc_main/scenario/datasheets/software_record.h"
 
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/datasheets/mixture_keys.h"
 
 namespace railyard::scenario {
@@ -76,9 +77,10 @@ Record<Software> software_record() {
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .required();
   r.add("host_us", &Software::host_us, "host time of each eager launch").range(0, kLongestHostUs).required();
-  r.add("expert_call_us", &Software::expert_call_us,
-        "launch: eager. Host time of each call in a layer with experts, beside its launches")
-      .range(0, kLongestHostUs)
+  r.list(
+       "expert_call", &Software::expert_call, eager_call_record("time of a call"),
+       "launch: eager. Host time of each call in a layer with experts, beside its launches, by CPU; the first one that "
+       "fits applies")
       .required();
   r.add("slot_host_us", &Software::slot_host_us,
         "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")

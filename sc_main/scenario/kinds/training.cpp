@@ -55,11 +55,12 @@ void check_flash_attention(const workload::training::Software& software, const g
 }
 
 void resolve_software(TrainingSpec& spec, const TrainingSection& written, DataType weights, bool is_latent,
-                      const gpu::GpuDatasheet& gpu, const Source& source) {
+                      const gpu::GpuDatasheet& gpu, Cpu cpu, const Source& source) {
   using namespace workload::training;
   Software& software = spec.software;
   software = load_software({written.written_software, "workload.software", place_of(source.root, "workload.software")});
   if (software.cudnn_on_blackwell && gpu.architecture == gpu::Architecture::blackwell) software.flash_attention.reset();
+  software.expert_call_us = collective::call_us(software.expert_call, cpu);
   read_over(software, source);
   if (written.recompute.modules) software.selective_recompute = SelectiveRecompute::attention;
   spec.form.dropout = software.dropout;
@@ -350,7 +351,7 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
   resolve_recompute(written.recompute, spec, model, source);
   resolve_kept_inputs(spec, model, source);
   resolve_overlap_moe(spec, written, model, source);
-  resolve_software(spec, written, model.dtype, model.latent.has_value(), group.gpu, source);
+  resolve_software(spec, written, model.dtype, model.latent.has_value(), group.gpu, machine.board.cpu, source);
   resolve_formats(spec, written, model.dtype, group.gpu, source);
   resolve_states(spec, written, model.dtype, source);
   check_modules_format(spec, model, source);

@@ -79,7 +79,7 @@ void add_software_keys(Record<TrainingSection>& r) {
   r.add("expert_call_us", of_software(&Software::expert_call_us),
         "launch: eager. Host time of each call in a layer with experts, beside its launches")
       .range(0, kLongestHostUs)
-      .fallback(kOfSoftware);
+      .fallback("of the software, by the CPU");
   r.add("slot_host_us", of_software(&Software::slot_host_us),
         "launch: eager. Host time of each forward slot besides launches: the batch, masks, the loss")
       .range(0, kLongestHostUs)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "collective/engine.h"
 #include "gpu/stream.h"
 #include "transformer/training_form.h"
 #include "workload/training/plan/tp_overlap.h"
@@ -89,10 +90,11 @@ struct Software {
   OverlapWord tp_overlap = OverlapWord::none;  ///< with sequence parallelism
   bool reduce_beside_wgrad = false;            ///< tensor-parallel sums of input gradients run beside wgrad products
   Launch launch = Launch::eager;
-  double host_us = 0;              ///< of each eager launch
-  double expert_call_us = 0;       ///< of each call in a layer with experts, beside its launches
-  bool slots_synchronize = false;  ///< the host waits for the GPU before each slot
-  double slot_host_us = 0;         ///< of each forward slot besides launches
+  double host_us = 0;                              ///< of each eager launch
+  double expert_call_us = 0;                       ///< of each call in a layer with experts, beside its launches
+  std::vector<collective::EagerCall> expert_call;  ///< the same by CPU; the first one that fits applies
+  bool slots_synchronize = false;                  ///< the host waits for the GPU before each slot
+  double slot_host_us = 0;                         ///< of each forward slot besides launches
   PipelineOverlap pp_overlap = PipelineOverlap::none;
   PipelineSend pp_send = PipelineSend::full;
   bool dp_overlap = false;
