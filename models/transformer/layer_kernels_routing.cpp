@@ -5,8 +5,9 @@
 //   router     after the product and the choice of experts (router, top_k). Fused: scores and loss of balance. Otherwise
 //              operators of PyTorch: sort of the choices, softmax, type; weights of all experts (zeros, copy, scatter) and
 //              the map of choices (zeros, to integers, copy, scatter, to bool); for the loss of balance softmax, choice,
-//              sort and map once more, two sums over tokens, product, sum, scale, and two that keep it to be printed. A
-//              router with sigmoid and groups has about twenty more
+//              sort and map once more, two sums over tokens, product, sum, scale, and two that keep it to be printed.
+//              More for sigmoid scores, a bias of each expert (with which the router counts its loads), groups of experts, and
+//              a factor (DeepSeek-V3: 23 in all)
 //   backward   fused: choice, scores, loss, and the sum of both gradients. Otherwise scatter, type, softmax, zeros and
 //              scatter of the choice; scale and two products of the loss, its softmax, and the sum of both gradients
 //   counts     sums of the map; after the gather of those of all ranks: a rank's part, sums by rank and by expert, and
@@ -26,13 +27,24 @@ using Sizes = std::vector<double>;
 
 const Sizes kRouterFused{9, 4};
 const Sizes kRouter{0, 0, 0, 4, 8, 0, 4, 8, 8, 0, 5, 8, 4, 0, 4, 8, 8, 0, 5, 1, 4, 0, 0, 0, 0, 0};
+// Beside these, or in place of a softmax. Sigmoid: to fp32, sigmoid, sum, epsilon and quotient, for choices and loss
+const Sizes kSigmoid{6, 8, 0, 0, 6, 8, 4, 0};
+const Sizes kBias{8, 0, 1, 0};                      // added; scores gathered; loads of experts counted, and added
+const Sizes kGroups{4, 0, 0, 0, 0, 0, 4, 5, 2, 9};  // best experts of each (choice, sort), sum, groups, mask of experts
+const Sizes kScale{0};
 const Sizes kRouterFusedBackward{8, 8, 8, 12};
 const Sizes kRouterBackward{0, 0, 0, 4, 0, 0, 8, 8, 12, 12};
+// Of the divisor (quotients, sign, product, sum), the sum of both gradients, sigmoid, type; of choices and loss
+const Sizes kSigmoidBackward{0, 0, 0, 0, 0, 0, 12, 6, 12, 12, 8, 12, 4, 12, 12, 6};
 const Sizes kCounts{1, 0, 0};
 const Sizes kCountsOfRanks(8, 0);  // a part, three sums, four copies
 const Sizes kRowNumbers{5, 8, 8};
 const Sizes kRowsByIndex{2, 10, 10, 10, 10, 0, 8, 0};
 const Sizes kRowsByIndexBackward{0, 8, 0};
+
+void add(Sizes& sizes, bool has, const Sizes& more) {
+  if (has) sizes.insert(sizes.end(), more.begin(), more.end());
+}
 
 constexpr double kIndexBytes = 8;               // of a choice
 constexpr std::uint64_t kPartsOfALaunch = 128;  // PyTorch, aten/src/ATen/native/cuda/Shape.cu: CAT_ARRAY_BATCH_SIZE
@@ -49,13 +61,23 @@ void LayerTimer::add_routing(Segment& segment, const KernelId& id, std::uint64_t
 
 void LayerTimer::add_router_operators(Segment& segment, std::uint64_t tokens) {
   if (!form().routed) return;
-  add_routing(segment, "router_operators", tokens, form().routed->router_fused ? kRouterFused : kRouter);
+  const RouterForm& router = model_.router;
+  const bool fused = form().routed->router_fused;
+  Sizes sizes = fused ? kRouterFused : kRouter;
+  add(sizes, !fused && router.sigmoid, kSigmoid);
+  add(sizes, !fused && router.groups > 1, kGroups);
+  add(sizes, !fused && router.scaled, kScale);
+  add(sizes, !fused && router.bias, kBias);
+  add_routing(segment, "router_operators", tokens, sizes);
 }
 
 void LayerTimer::add_router_operators_backward(Segment& segment, std::uint64_t tokens) {
   if (!form().routed) return;
-  add_routing(segment, "router_operators_dgrad", tokens,
-              form().routed->router_fused ? kRouterFusedBackward : kRouterBackward);
+  const bool fused = form().routed->router_fused;
+  Sizes sizes = fused ? kRouterFusedBackward : kRouterBackward;
+  add(sizes, !fused && model_.router.sigmoid, kSigmoidBackward);
+  add(sizes, !fused && model_.router.scaled, kScale);
+  add_routing(segment, "router_operators_dgrad", tokens, sizes);
 }
 
 void LayerTimer::add_row_numbers(Segment& segment, std::uint64_t tokens) {

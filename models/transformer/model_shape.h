@@ -50,6 +50,15 @@ struct LatentAttention {
   std::uint32_t cached() const { return kv_rank + rope_dim; }
 };
 
+/// How the router of a mixture scores and chooses experts.
+struct RouterForm {
+  bool sigmoid = false;  ///< scores are sigmoids, divided by their sum; otherwise softmax
+  bool bias = false;     ///< of each expert, added for the choice (DeepSeek-V3, topk_method noaux_tc)
+  // Of sigmoid scores.
+  bool scaled = false;       ///< weights are multiplied by a factor
+  std::uint32_t groups = 1;  ///< of experts, some of which are chosen first
+};
+
 struct ModelShape {
   std::string name;  ///< in outputs; by default the file stem of the config
   std::uint32_t layers = 0;
@@ -72,6 +81,7 @@ struct ModelShape {
   bool output_bias = false;  ///< bias of the attention's output projection
   bool mlp_bias = false;     ///< bias of the matrices of the MLP, or of each expert
   bool router_bias = false;
+  RouterForm router;
   bool head_bias = false;   ///< bias of the output head
   std::uint32_t norms = 2;  ///< per layer: 1 if attention and MLP share a norm, 4 if both also have a norm after them
   std::uint32_t norm_vectors = 1;  ///< per norm: 2 with LayerNorm's bias, 0 if nothing is learned

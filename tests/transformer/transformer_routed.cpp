@@ -32,7 +32,8 @@ ModelShape qwen3_30b() {
 
 struct Planned {
   explicit Planned(const std::optional<RoutedForm>& routed, Direction direction = Direction::forward,
-                   std::uint32_t ep = kEp) {
+                   std::uint32_t ep = kEp, const ModelShape& shape = qwen3_30b())
+      : model(shape) {
     gpu::KernelTimer kernels(gpu_datasheet("H100-SXM5-80GB"));
     LayerTimer timer(model, 1, kernels);
     TrainingForm form;
@@ -65,7 +66,7 @@ struct Planned {
     return all;
   }
 
-  const ModelShape model = qwen3_30b();
+  const ModelShape model;
   std::vector<LayerStep> steps;
 };
 
@@ -155,4 +156,20 @@ BOOST_AUTO_TEST_CASE(without_a_routed_form_kernels_are_those_of_an_engine) {
   const std::map<std::string, std::pair<std::uint32_t, double>> kernels = Planned(std::nullopt).kernels();
   for (const auto& [name, kernel] : kernels) BOOST_TEST(kernel.first == 1u, name);
   BOOST_TEST(kernels.count("router_operators") + kernels.count("counts") + kernels.count("row_numbers") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_router_like_that_of_deepseek_v3_launches_more) {
+  ModelShape v3 = qwen3_30b();
+  v3.router = {true, true, true, 8};
+  const auto more = [&](const RoutedForm& form, Direction direction) {
+    return Planned(form, direction, kEp, v3).launches() - Planned(form, direction).launches();
+  };
+  // Choices: to fp32, sigmoid, bias, gather, sum, epsilon, quotient, factor, less a softmax; of groups ten; loads counted and
+  // added. Loss: to fp32, sigmoid, sum, epsilon, quotient, less a softmax.
+  constexpr std::uint32_t kChoices = 8 - 1, kGroups = 10, kLoads = 2, kLoss = 5 - 1;
+  BOOST_TEST(more(eager(ExpertProducts::streams), Direction::forward) == kChoices + kGroups + kLoads + kLoss);
+  // A quotient has gradients of both operands, one and four operators; sum over experts, sum of both, sigmoid, type. And the factor.
+  constexpr std::uint32_t kQuotient = 1 + 4 + 1 + 1 + 1 + 1 - 1;
+  BOOST_TEST(more(eager(ExpertProducts::streams), Direction::backward) == 2 * kQuotient + 1);
+  BOOST_TEST(more(RoutedForm(), Direction::forward) == 0u);  // fused
 }

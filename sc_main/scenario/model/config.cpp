@@ -121,6 +121,15 @@ void read_attention(ModelShape& shape, const ModelConfig& config, const Family& 
   if (qk_norm) shape.qk_norm = (family.qk_norm == QkNorm::per_head ? 2 : shape.heads + shape.kv_heads) * shape.head_dim;
 }
 
+/// GLM-4.5 always has what DeepSeek-V3 names.
+void read_router(transformer::RouterForm& router, const ModelConfig& config, const std::string& type) {
+  router.sigmoid = config.text({"scoring_func"}) == "sigmoid" || type == "glm4_moe";
+  router.bias = config.text({"topk_method"}) == "noaux_tc" || type == "glm4_moe" || type == "minimax_m2";
+  router.scaled = router.sigmoid && config.has({"routed_scaling_factor"});
+  const std::uint32_t groups = config.size({"n_group"}).value_or(1), chosen = config.size({"topk_group"}).value_or(1);
+  if (router.sigmoid && chosen < groups) router.groups = groups;
+}
+
 void read_experts(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
   shape.experts = config.size(kExperts, 0).value_or(0);
   if (shape.experts == 1) shape.experts = 0;
@@ -142,8 +151,8 @@ void read_experts(ModelShape& shape, const ModelConfig& config, const Family& fa
   if (const auto shared = config.size({"n_shared_experts", "num_shared_experts"}, 0))
     shape.shared_ffn = *shared * shape.ffn;
   shape.shared_gate = shape.shared_ffn > 0 && type == "qwen2_moe";
-  shape.router_bias =
-      type == "gpt_oss" || type == "glm4_moe" || type == "minimax_m2" || config.text({"topk_method"}) == "noaux_tc";
+  read_router(shape.router, config, type);
+  shape.router_bias = shape.router.bias || type == "gpt_oss";
 }
 
 void read_ends(ModelShape& shape, const ModelConfig& config, const Family& family, const std::string& type) {
