@@ -14,31 +14,76 @@ constexpr LayerPart kMlp = LayerPart::mlp;
 Bytes copies(const StepList& steps, const ModelShape& model) {
   const std::uint64_t even = steps.tokens() * model.experts_per_token;
   const std::optional<RankLoad>& load = steps.split().load;
-  return hidden_bytes(model, load ? load->of(even) : even);
+  return hidden_bytes(model, load ? load->of(even) : steps.split().sent(even));
 }
 
 const RankLoad* load_of(const StepList& steps) { return steps.split().load ? &*steps.split().load : nullptr; }
 
-enum class Leg : std::uint8_t { to_experts, back };
+enum class Way : std::uint8_t { to_experts, back };
 
-void exchange(StepList& steps, const ModelShape& model, Leg leg) {
+void exchange(StepList& steps, const ModelShape& model, Way way) {
   steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
-            hidden_bytes(model, steps.divided_tokens() * model.experts_per_token));
-  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
+            hidden_bytes(model, steps.split().sent(steps.divided_tokens() * model.experts_per_token)));
+  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, way == Way::back});
 }
 
 /// A weight of each copy travels beside it.
-void exchange_weights(StepList& steps, const LayerTimer& timer, const ModelShape& model, Leg leg) {
+void exchange_weights(StepList& steps, const LayerTimer& timer, const ModelShape& model, Way way) {
   if (!timer.form().routed || !timer.form().routed->sends_weights) return;
   constexpr Bytes kWeightBytes = 4;
   steps.add(kMlp, RankGroup::ep, Operation::all_to_all,
-            steps.divided_tokens() * model.experts_per_token * kWeightBytes);
-  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, leg == Leg::back});
+            steps.split().sent(steps.divided_tokens() * model.experts_per_token) * kWeightBytes);
+  if (const RankLoad* load = load_of(steps)) steps.set_shares({load->shares, way == Way::back});
+}
+
+/// Kernels of shared experts beside the exchange that was added last, if the form has them there.
+void add_beside(StepList& steps, const LayerTimer& timer, const Segment& kernels) {
+  if (!timer.runs_shared_beside()) return;
+  steps.run_beside_next();
+  steps.add(kMlp, kernels);
 }
 
 /// Between an exchange and the experts, if tensor-parallel ranks divide these.
 void join_ranks(StepList& steps, Operation operation, Bytes bytes) {
   if (!steps.split().whole_experts) steps.add(kMlp, operation, bytes);
+}
+
+void add_routed_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
+  const Bytes gathered = copies(steps, model);
+  if (timer != nullptr) add_routing_steps(steps, *timer, model, steps.divided_tokens());
+  exchange(steps, model, Way::to_experts);
+  if (timer != nullptr) {
+    add_beside(steps, *timer, timer->shared_experts_first(steps.tokens(), kind));
+    exchange_weights(steps, *timer, model, Way::to_experts);
+  }
+  join_ranks(steps, Operation::all_gather, gathered);
+  if (timer != nullptr)
+    steps.add(kMlp, timer->local_experts(expert_tokens(steps), kind, steps.split().expert_ranks(), load_of(steps)));
+  join_ranks(steps, Operation::reduce_scatter, gathered);
+  exchange(steps, model, Way::back);
+  if (timer == nullptr) return;
+  add_beside(steps, *timer, timer->shared_experts_second(steps.tokens(), kind));
+  steps.add(kMlp, timer->combine(steps.divided_tokens(), load_of(steps)));
+}
+
+void add_routed_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
+  const bool collectives = has_dgrad(direction);
+  const Bytes gathered = copies(steps, model);
+  steps.add(kMlp, timer.combine_backward(steps.divided_tokens(), direction, load_of(steps)));
+  if (collectives) {
+    exchange(steps, model, Way::to_experts);
+    add_beside(steps, timer, timer.shared_experts_second_backward(steps.tokens(), direction));
+    join_ranks(steps, Operation::all_gather, gathered);
+  }
+  steps.add(kMlp, timer.local_experts_backward(expert_tokens(steps), direction, steps.split().expert_ranks(),
+                                               load_of(steps)));
+  if (collectives) {
+    join_ranks(steps, Operation::reduce_scatter, gathered);
+    exchange_weights(steps, timer, model, Way::back);
+    exchange(steps, model, Way::back);
+    add_beside(steps, timer, timer.shared_experts_first_backward(steps.tokens(), direction));
+  }
+  steps.add(kMlp, timer.route_backward(steps.divided_tokens(), direction, load_of(steps)));
 }
 
 }  // namespace
@@ -57,46 +102,27 @@ void add_routing_steps(StepList& steps, LayerTimer& timer, const ModelShape& mod
     steps.add(kMlp, timer.counts_of_ranks());
     steps.wait_on_host();
   }
-  steps.add(kMlp, timer.permute(tokens));
+  steps.add(kMlp, timer.permute(tokens, load_of(steps)));
 }
 
 void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
-  const Bytes gathered = copies(steps, model);
-  if (model.shared_ffn > 0) {
+  const bool has_shared = model.shared_ffn > 0, beside = timer != nullptr && timer->runs_shared_beside();
+  if (has_shared) {
     steps.gather(kMlp);
-    if (timer != nullptr) steps.add(kMlp, timer->shared_experts(steps.tokens(), kind));
-    steps.reduce(kMlp);
+    if (timer != nullptr && !beside) steps.add(kMlp, timer->shared_experts(steps.tokens(), kind));
+    if (!beside) steps.reduce(kMlp);
   }
-  if (timer != nullptr) add_routing_steps(steps, *timer, model, steps.divided_tokens());
-  exchange(steps, model, Leg::to_experts);
-  if (timer != nullptr) exchange_weights(steps, *timer, model, Leg::to_experts);
-  join_ranks(steps, Operation::all_gather, gathered);
-  if (timer != nullptr)
-    steps.add(kMlp, timer->local_experts(expert_tokens(steps), kind, steps.split().expert_ranks(), load_of(steps)));
-  join_ranks(steps, Operation::reduce_scatter, gathered);
-  exchange(steps, model, Leg::back);
-  if (timer != nullptr) steps.add(kMlp, timer->combine(steps.divided_tokens()));
+  add_routed_steps(steps, timer, model, kind);
+  if (beside) steps.reduce(kMlp);
 }
 
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
-  const bool collectives = has_dgrad(direction);
-  const Bytes gathered = copies(steps, model);
-  steps.add(kMlp, timer.combine_backward(steps.divided_tokens(), direction));
-  if (collectives) {
-    exchange(steps, model, Leg::to_experts);
-    join_ranks(steps, Operation::all_gather, gathered);
-  }
-  steps.add(kMlp, timer.local_experts_backward(expert_tokens(steps), direction, steps.split().expert_ranks(),
-                                               load_of(steps)));
-  if (collectives) {
-    join_ranks(steps, Operation::reduce_scatter, gathered);
-    exchange_weights(steps, timer, model, Leg::back);
-    exchange(steps, model, Leg::back);
-  }
-  steps.add(kMlp, timer.route_backward(steps.divided_tokens(), direction));
+  const bool collectives = has_dgrad(direction), beside = collectives && timer.runs_shared_beside();
+  if (beside) steps.gather(kMlp);
+  add_routed_steps_backward(steps, timer, model, direction);
   if (model.shared_ffn == 0) return;
-  if (collectives) steps.gather(kMlp);
-  steps.add(kMlp, timer.shared_experts_backward(steps.tokens(), direction));
+  if (collectives && !beside) steps.gather(kMlp);
+  if (!beside) steps.add(kMlp, timer.shared_experts_backward(steps.tokens(), direction));
   if (collectives) steps.reduce(kMlp);
 }
 

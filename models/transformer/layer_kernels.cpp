@@ -306,8 +306,18 @@ Segment LayerTimer::attention_input(const LayerPass& pass) {
 
 void LayerTimer::add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width,
                          const std::optional<WeightFormat>& format) {
+  add_mlp_first(segment, tokens, width, format);
+  add_mlp_second(segment, tokens, width, format);
+}
+
+void LayerTimer::add_mlp_first(Segment& segment, std::uint64_t tokens, std::uint64_t width,
+                               const std::optional<WeightFormat>& format) {
   add_projection(segment, kMlp.first, tokens, gate_up_widths(width), model_.hidden, format);
   add_activation(segment, tokens, width);
+}
+
+void LayerTimer::add_mlp_second(Segment& segment, std::uint64_t tokens, std::uint64_t width,
+                                const std::optional<WeightFormat>& format) {
   add_narrowing(segment, tokens, width);
   add_projection(segment, kMlp.second, tokens, {model_.hidden}, width, format);
 }

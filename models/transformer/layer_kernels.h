@@ -43,58 +43,16 @@
 #include <vector>
 
 #include "base/units.h"
-#include "gpu/kernels/kernel_chain.h"
 #include "gpu/kernels/kernel_spec.h"
 #include "gpu/kernels/kernel_timer.h"
 #include "transformer/layer_profile.h"
 #include "transformer/linears.h"
 #include "transformer/model_shape.h"
 #include "transformer/routing.h"
+#include "transformer/segment.h"
 #include "transformer/training_form.h"
 
 namespace railyard::transformer {
-
-/// What the rest of the code must know of a kernel; its name is text for outputs.
-struct KernelId {
-  const char* name;
-  KernelRole role = KernelRole::other;
-  std::optional<LinearUse> use = std::nullopt;  ///< the matrix that it multiplies by, or whose gradient it computes
-
-  KernelId(const char* name, KernelRole role = KernelRole::other) : name(name), role(role) {}
-  KernelId(const LinearUse& use) : name(kernel_name(use)), use(use) {}
-  KernelId(Linear linear, Product product = Product::fprop) : KernelId(LinearUse{linear, product}) {}
-};
-
-struct NamedKernel : KernelId {
-  gpu::KernelTime time;
-  std::uint32_t launches = 1;  ///< calls of a framework that launches eagerly
-  std::uint32_t of_call = 1;   ///< launches of each call
-  NamedKernel(const KernelId& id, const gpu::KernelTime& time, std::uint32_t launches = 1)
-      : KernelId(id), time(time), launches(launches) {}
-};
-
-/// A part of a layer, or what comes before the first layer and after the last one.
-enum class LayerPart : std::uint8_t { attention, mlp, embedding, head };
-constexpr std::array<const char*, 4> kLayerPartNames{"attention", "mlp", "embedding", "head"};
-/// The name of a kernel in all outputs: "mlp.down_wgrad".
-std::string name_of(LayerPart part, const char* kernel);
-
-/// Kernels that follow each other in one stream without waiting for another rank.
-struct Segment {
-  std::vector<NamedKernel> kernels;
-  double seconds = 0;
-  double flops = 0;  ///< FLOPs of this rank
-  double bytes = 0;  ///< HBM traffic of this rank
-
-  void add(const NamedKernel& kernel);
-  void add(const KernelId& id, const gpu::KernelTime& time) { add(NamedKernel(id, time)); }
-  /// The kernels as a chain for an SM array; null if there are none.
-  /// @param part  their names begin with it: "mlp.down"
-  gpu::SharedChain chain(LayerPart part) const;
-  void append(const Segment& next);
-  std::uint32_t launches() const;
-  std::uint32_t calls() const;
-};
 
 /// The sequences of a pass through one layer. A serving engine mixes both kinds in one batch.
 struct LayerPass {
@@ -182,10 +140,10 @@ class LayerTimer {
   Segment route(std::uint64_t tokens);
   // The parts of route().
   Segment router(std::uint64_t tokens);
-  Segment permute(std::uint64_t tokens);
+  Segment permute(std::uint64_t tokens, const RankLoad* load = nullptr);
   /// Training: copies of each expert that a rank's tokens make; then those of all ranks, brought to the host. Empty if
   /// the host does not wait for them.
-  bool waits_for_counts() const { return form().routed && form().routed->synchronizes; }
+  bool waits_for_counts() const { return form().routed && form().routed->synchronizes && !form().routed->pads; }
   Segment count_copies(std::uint64_t tokens);
   Segment counts_of_ranks();
   /// This rank's share of the experts, if each of ep ranks routes so many tokens.
@@ -193,9 +151,14 @@ class LayerTimer {
   Segment local_experts(std::uint64_t tokens, std::uint32_t kind, std::uint32_t ep = 1, const RankLoad* load = nullptr);
   /// Of local_experts().
   Segment expert_activation(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load);
-  Segment combine(std::uint64_t tokens);
+  Segment combine(std::uint64_t tokens, const RankLoad* load = nullptr);
+  /// Shared experts run beside exchanges with routed ones.
+  bool runs_shared_beside() const { return shared_ffn_ > 0 && form().routed && form().routed->shared_beside; }
   /// Empty if the model has no shared experts.
   Segment shared_experts(std::uint64_t tokens, std::uint32_t kind);
+  // Its two halves, each up to a product with the residual stream.
+  Segment shared_experts_first(std::uint64_t tokens, std::uint32_t kind);
+  Segment shared_experts_second(std::uint64_t tokens, std::uint32_t kind);
   /// After the output of a part has been reduced. Empty without dropout.
   Segment dropout(LayerPart part, std::uint64_t tokens);
   /// Dropout, and the bias of the part's last projection.
@@ -223,10 +186,13 @@ class LayerTimer {
   PartBackward mlp_backward(std::uint64_t tokens, std::uint32_t kind, Direction direction);
   // The parts of mlp_backward() of a mixture of experts, in order.
   Segment shared_experts_backward(std::uint64_t tokens, Direction direction);
-  Segment combine_backward(std::uint64_t tokens, Direction direction);
+  // Its two halves.
+  Segment shared_experts_second_backward(std::uint64_t tokens, Direction direction);
+  Segment shared_experts_first_backward(std::uint64_t tokens, Direction direction);
+  Segment combine_backward(std::uint64_t tokens, Direction direction, const RankLoad* load = nullptr);
   Segment local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep = 1,
                                  const RankLoad* load = nullptr);
-  Segment route_backward(std::uint64_t tokens, Direction direction);
+  Segment route_backward(std::uint64_t tokens, Direction direction, const RankLoad* load = nullptr);
 
   // The ends of the model; end_plan.h puts those of training together.
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
@@ -265,7 +231,7 @@ class LayerTimer {
   };
   Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
   /// Copies rows of a token to as many rows as it has experts on this rank, or back.
-  void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens);
+  void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens, const RankLoad* load);
   /// Operators of training, as one kernel with a launch each.
   /// @param pair_bytes  of each, for a token and an expert; 0: only for the choices of a token
   void add_routing(Segment& segment, const KernelId& id, std::uint64_t tokens, const std::vector<double>& pair_bytes);
@@ -317,6 +283,11 @@ class LayerTimer {
   };
   static constexpr Mlp kMlp{Linear::fc1, Linear::fc2}, kExpertMlp{Linear::experts_fc1, Linear::experts_fc2};
   void add_mlp(Segment& segment, std::uint64_t tokens, std::uint64_t width, const std::optional<WeightFormat>& format);
+  // Its two halves.
+  void add_mlp_first(Segment& segment, std::uint64_t tokens, std::uint64_t width,
+                     const std::optional<WeightFormat>& format);
+  void add_mlp_second(Segment& segment, std::uint64_t tokens, std::uint64_t width,
+                      const std::optional<WeightFormat>& format);
   PartBackward mlp_backward(const Mlp& mlp, const Experts& rows, std::uint64_t width, Direction direction);
   /// The same, where a kernel must narrow the gradient of the result first.
   Segment whole_mlp_backward(const Mlp& mlp, const Experts& rows, std::uint64_t width, Direction direction);

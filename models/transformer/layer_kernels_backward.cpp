@@ -239,11 +239,26 @@ Segment LayerTimer::shared_experts_backward(std::uint64_t tokens, Direction dire
   return shared_ffn_ > 0 ? whole_mlp_backward(kMlp, {tokens, 1, tokens}, shared_ffn_, direction) : Segment();
 }
 
-Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction) {
+Segment LayerTimer::shared_experts_second_backward(std::uint64_t tokens, Direction direction) {
+  Segment segment;
+  if (shared_ffn_ == 0) return segment;
+  if (has_dgrad(direction)) add_narrowing(segment, tokens, model_.hidden);
+  segment.append(mlp_backward(kMlp, {tokens, 1, tokens}, shared_ffn_, direction).body);
+  return segment;
+}
+
+Segment LayerTimer::shared_experts_first_backward(std::uint64_t tokens, Direction direction) {
+  if (shared_ffn_ == 0) return {};
+  PartBackward part = mlp_backward(kMlp, {tokens, 1, tokens}, shared_ffn_, direction);
+  part.body = {};
+  return part.joined();
+}
+
+Segment LayerTimer::combine_backward(std::uint64_t tokens, Direction direction, const RankLoad* load) {
   Segment segment;
   if (!has_dgrad(direction)) return segment;
   add_sum_by_index(segment, tokens);
-  add_permutation(segment, "combine_dgrad", tokens);
+  add_permutation(segment, "combine_dgrad", tokens, load);
   return segment;
 }
 
@@ -259,10 +274,10 @@ Segment LayerTimer::local_experts_backward(std::uint64_t tokens, Direction direc
   return segment;
 }
 
-Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction) {
+Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction, const RankLoad* load) {
   Segment segment;
   if (has_dgrad(direction)) {
-    add_permutation(segment, "permute_dgrad", tokens);
+    add_permutation(segment, "permute_dgrad", tokens, load);
     add_rows_backward(segment, tokens);
     add_router_operators_backward(segment, tokens);
   }

@@ -60,7 +60,8 @@ LayerTimer::Experts LayerTimer::experts(std::uint64_t tokens, std::uint32_t ep, 
         std::max<std::uint64_t>(1, ceil_div(active_experts(tokens) * places, ranks * std::uint64_t(model_.experts))));
     return {own, reached, ceil_div(own, reached)};
   }
-  const std::uint64_t routed = load == nullptr ? copies : load->of(copies);
+  const std::uint64_t routed =
+      load != nullptr ? load->of(copies) : part_of_copies(copies, form().routed ? form().routed->copies() : 1);
   const std::uint32_t active = load == nullptr
                                    ? ceil_div(active_experts(tokens * ep), ep)
                                    : static_cast<std::uint32_t>(std::min<std::uint64_t>(model_.experts / ep, routed));
@@ -74,8 +75,9 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>(std::lround(model_.experts * (1.0 - missed)));
 }
 
-void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens) {
-  const std::uint64_t copies = expert_ranks_.ranks > 1 ? experts(tokens).routed : tokens * model_.experts_per_token;
+void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens, const RankLoad* load) {
+  const std::uint64_t copies = load != nullptr ? part_of_copies(tokens * model_.experts_per_token, load->kept)
+                                               : experts(tokens).routed;  // of this rank, with whole ones of inference
   add_elementwise(segment, id, static_cast<double>(tokens + copies) * model_.hidden);
 }
 
@@ -91,10 +93,10 @@ Segment LayerTimer::route(std::uint64_t tokens) {
   return segment;
 }
 
-Segment LayerTimer::permute(std::uint64_t tokens) {
+Segment LayerTimer::permute(std::uint64_t tokens, const RankLoad* load) {
   Segment segment;
   add_row_numbers(segment, tokens);
-  add_permutation(segment, "permute", tokens);
+  add_permutation(segment, "permute", tokens, load);
   return segment;
 }
 
@@ -124,18 +126,30 @@ Segment LayerTimer::local_experts(std::uint64_t tokens, std::uint32_t kind, std:
   return segment;
 }
 
-Segment LayerTimer::combine(std::uint64_t tokens) {
+Segment LayerTimer::combine(std::uint64_t tokens, const RankLoad* load) {
   Segment segment;
   add_sum_by_index(segment, tokens);
-  add_permutation(segment, "combine", tokens);
+  add_permutation(segment, "combine", tokens, load);
   return segment;
 }
 
 Segment LayerTimer::shared_experts(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment = shared_experts_first(tokens, kind);
+  segment.append(shared_experts_second(tokens, kind));
+  return segment;
+}
+
+Segment LayerTimer::shared_experts_first(std::uint64_t tokens, std::uint32_t kind) {
   Segment segment;
   if (shared_ffn_ == 0) return segment;
   add_narrowing(segment, tokens, model_.hidden);
-  add_mlp(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
+  add_mlp_first(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
+  return segment;
+}
+
+Segment LayerTimer::shared_experts_second(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment;
+  if (shared_ffn_ > 0) add_mlp_second(segment, tokens, shared_ffn_, model_.kinds[kind].mlp);
   return segment;
 }
 

@@ -7,7 +7,7 @@
 //              the map of choices (zeros, to integers, copy, scatter, to bool); for the loss of balance softmax, choice,
 //              sort and map once more, two sums over tokens, product, sum, scale, and two that keep it to be printed.
 //              More for sigmoid scores, a bias of each expert (with which the router counts its loads), groups of experts, and
-//              a factor (DeepSeek-V3: 23 in all)
+//              a factor (DeepSeek-V3: 23 in all); and for a capacity of experts (apply_router_token_dropping())
 //   backward   fused: choice, scores, loss, and the sum of both gradients. Otherwise scatter, type, softmax, zeros and
 //              scatter of the choice; scale and two products of the loss, its softmax, and the sum of both gradients
 //   counts     sums of the map; after the gather of those of all ranks: a rank's part, sums by rank and by expert, and
@@ -32,14 +32,18 @@ const Sizes kSigmoid{6, 8, 0, 0, 6, 8, 4, 0};
 const Sizes kBias{8, 0, 1, 0};                      // added; scores gathered; loads of experts counted, and added
 const Sizes kGroups{4, 0, 0, 0, 0, 0, 4, 5, 2, 9};  // best experts of each (choice, sort), sum, groups, mask of experts
 const Sizes kScale{0};
+const Sizes kDropping{4, 4, 0, 5, 9};  // choice for each expert; mask: zeros, scatter, to bool; weights
+const Sizes kDroppingMap{3};
 const Sizes kRouterFusedBackward{8, 8, 8, 12};
 const Sizes kRouterBackward{0, 0, 0, 4, 0, 0, 8, 8, 12, 12};
 // Of the divisor (quotients, sign, product, sum), the sum of both gradients, sigmoid, type; of choices and loss
 const Sizes kSigmoidBackward{0, 0, 0, 0, 0, 0, 12, 6, 12, 12, 8, 12, 4, 12, 12, 6};
+const Sizes kDroppingBackward{9};
 const Sizes kCounts{1, 0, 0};
 const Sizes kCountsOfRanks(8, 0);  // a part, three sums, four copies
 const Sizes kRowNumbers{5, 8, 8};
 const Sizes kRowsByIndex{2, 10, 10, 10, 10, 0, 8, 0};
+const Sizes kRowsPadded{2, 2, 10, 10, 10, 10, 0, 8, 0, 0, 0, 0};  // sorted for each expert, cut, and weights by number
 const Sizes kRowsByIndexBackward{0, 8, 0};
 
 void add(Sizes& sizes, bool has, const Sizes& more) {
@@ -68,6 +72,8 @@ void LayerTimer::add_router_operators(Segment& segment, std::uint64_t tokens) {
   add(sizes, !fused && router.groups > 1, kGroups);
   add(sizes, !fused && router.scaled, kScale);
   add(sizes, !fused && router.bias, kBias);
+  add(sizes, form().routed->capacity.has_value(), kDropping);
+  add(sizes, form().routed->capacity && !form().routed->pads, kDroppingMap);
   add_routing(segment, "router_operators", tokens, sizes);
 }
 
@@ -77,12 +83,16 @@ void LayerTimer::add_router_operators_backward(Segment& segment, std::uint64_t t
   Sizes sizes = fused ? kRouterFusedBackward : kRouterBackward;
   add(sizes, !fused && model_.router.sigmoid, kSigmoidBackward);
   add(sizes, !fused && model_.router.scaled, kScale);
+  add(sizes, form().routed->capacity.has_value(), kDroppingBackward);
   add_routing(segment, "router_operators_dgrad", tokens, sizes);
 }
 
 void LayerTimer::add_row_numbers(Segment& segment, std::uint64_t tokens) {
   if (!form().routed) return;
-  add_routing(segment, "row_numbers", tokens, form().routed->permute_fused ? kRowNumbers : kRowsByIndex);
+  add_routing(segment, "row_numbers", tokens,
+              form().routed->permute_fused ? kRowNumbers
+              : form().routed->pads        ? kRowsPadded
+                                           : kRowsByIndex);
 }
 
 void LayerTimer::add_sum_by_index(Segment& segment, std::uint64_t tokens) {
@@ -112,7 +122,7 @@ Segment LayerTimer::counts_of_ranks() {
 std::uint32_t LayerTimer::sort_launches() const {
   if (!form().routed) return 1;
   constexpr std::uint32_t kNumbersAndRows = 2;
-  if (form().routed->permute_fused) return kNumbersAndRows;
+  if (form().routed->permute_fused || form().routed->pads) return kNumbersAndRows;   // padded: of rows, and weights
   return static_cast<std::uint32_t>(2 * ceil_div(model_.experts, kPartsOfALaunch));  // of rows, and of their weights
 }
 

@@ -54,9 +54,12 @@ struct LayerSplit {
   /// Tensor-parallel ranks do not divide experts; whole ones are dealt to all tp x ep ranks (Megatron-LM,
   /// --expert-tensor-parallel-size 1). With sequence parallelism and even routing.
   bool whole_experts = false;
+  double copies = 1;  ///< of tokens, that reach experts, of each that even routing makes (RoutedForm::copies())
 
   /// Ranks to which the experts of a layer are dealt.
   std::uint32_t expert_ranks() const { return whole_experts ? tp * ep : ep; }
+  /// Copies of a rank's own tokens that reach experts. @param all  that it makes
+  std::uint64_t sent(std::uint64_t all) const { return part_of_copies(all, load ? load->kept : copies); }
   void gather_for(const TrainingForm& form) {
     if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;
   }

@@ -26,20 +26,32 @@ std::vector<double> expert_shares(const Routing& routing, std::uint32_t experts,
   return shares;
 }
 
+std::uint64_t part_of_copies(std::uint64_t copies, double part) {
+  return part == 1 ? copies : static_cast<std::uint64_t>(std::llround(static_cast<double>(copies) * part));
+}
+
 std::uint64_t RankLoad::of(std::uint64_t copies) const {
   const double share = static_cast<double>((*shares)[rank]) * static_cast<double>(shares->size()) / kWhole;
   return std::max<std::uint64_t>(1, std::llround(static_cast<double>(copies) * share));
+}
+
+std::vector<double> capped_shares(std::vector<double> expert_shares, double factor) {
+  const double most = factor / static_cast<double>(expert_shares.size());
+  for (double& share : expert_shares) share = std::min(share, most);
+  return expert_shares;
 }
 
 std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep) {
   const std::size_t each = expert_shares.size() / ep;
   auto shares = std::make_shared<std::vector<std::uint32_t>>();
   std::vector<RankLoad> loads;
+  const double sum = std::accumulate(expert_shares.begin(), expert_shares.end(), 0.0);
+  const double kept = sum < 1 - 1e-9 ? sum : 1;  // else shares are of all copies, but for rounding
   for (std::uint32_t r = 0; r < ep; ++r) {
     const auto first = expert_shares.begin() + static_cast<std::ptrdiff_t>(r * each);
     const double share = std::accumulate(first, first + static_cast<std::ptrdiff_t>(each), 0.0);
     shares->push_back(std::max(1u, static_cast<std::uint32_t>(std::lround(share * RankLoad::kWhole))));
-    loads.push_back({shares, r});
+    loads.push_back({shares, r, kept});
   }
   return loads;
 }

@@ -15,6 +15,9 @@
 
 namespace railyard::transformer {
 
+/// So much of some copies of tokens, in whole ones.
+std::uint64_t part_of_copies(std::uint64_t copies, double part);
+
 struct Routing {
   double skew = 0;  ///< exponent of Zipf's law; 0: even
   std::uint32_t seed = 0;
@@ -31,10 +34,15 @@ struct RankLoad {
   static constexpr std::uint32_t kWhole = 1u << 20;
   std::shared_ptr<const std::vector<std::uint32_t>> shares;  ///< by expert-parallel rank; the sum is about kWhole
   std::uint32_t rank = 0;
+  double kept = 1;  ///< of the copies of all ranks; less if experts have a capacity
   /// Copies that reach the rank if each rank makes so many.
   std::uint64_t of(std::uint64_t copies) const;
 };
+/// Shares of experts that get at most `factor` / experts of all copies.
+std::vector<double> capped_shares(std::vector<double> expert_shares, double factor);
+
 /// By expert-parallel rank: each has experts / ep consecutive experts.
+/// @param expert_shares  their sum is 1, or less if copies are dropped
 std::vector<RankLoad> rank_loads(const std::vector<double>& expert_shares, std::uint32_t ep);
 
 /// Experts placed by their loads instead: some have more than one place, and the share of each rank is as even as the rules of

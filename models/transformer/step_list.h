@@ -30,6 +30,8 @@ class StepList {
   void add(LayerPart part, RankGroup group, collective::Operation operation, Bytes bytes, bool beside_next = false);
   /// The last step, a collective of equal messages, gets these.
   void set_shares(collective::Shares shares) { steps_.back().shares = std::move(shares); }
+  /// The last step, a collective, runs beside the next one.
+  void run_beside_next() { steps_.back().beside_next = true; }
   /// The host waits for the kernels so far, after it has launched the next step. @pre there are some
   void wait_on_host() { steps_.back().host_waits = true; }
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }

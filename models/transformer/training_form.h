@@ -2,6 +2,7 @@
 // is a LayerSplit.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -86,9 +87,17 @@ constexpr std::array<const char*, 3> kExpertProductsNames{"grouped", "streams", 
 struct RoutedForm {
   ExpertProducts products = ExpertProducts::grouped;
   bool router_fused = true;  ///< scores, choice and loss of the router are a kernel each; otherwise PyTorch's operators
-  bool permute_fused = true;  ///< rows of tokens are copied to and from the order of experts by kernels made for it
-  bool sends_weights = true;  ///< a weight of each copy travels with it, in an all-to-all of its own
-  bool synchronizes = true;   ///< the host waits in each forward pass for the numbers of copies of all experts
+  bool permute_fused = true;   ///< rows of tokens are copied to and from the order of experts by kernels made for it
+  bool sends_weights = true;   ///< a weight of each copy travels with it, in an all-to-all of its own
+  bool shared_beside = false;  ///< shared experts run beside the exchanges (Megatron-LM, --moe-shared-expert-overlap)
+  /// Each rank sends an expert at most this times its even share of the rank's copies, and drops others (Megatron-LM,
+  /// --moe-expert-capacity-factor); none: all are sent.
+  std::optional<double> capacity;
+  bool pads = false;         ///< each expert gets as many (--moe-pad-expert-input-to-capacity)
+  bool synchronizes = true;  ///< the host waits in each forward pass for the numbers of copies of all experts
+
+  /// Copies that reach experts, of each that even routing makes.
+  double copies() const { return !capacity ? 1 : pads ? *capacity : std::min(1.0, *capacity); }
 };
 
 struct TrainingForm {

@@ -161,7 +161,7 @@ class Tensors {
   /// Copies of tokens that its experts get.
   std::uint64_t routed_copies() const {
     const std::uint64_t even = (split_.whole_experts ? divided() : tokens()) * model_.experts_per_token;
-    return split_.load ? split_.load->of(even) : even;
+    return split_.load ? split_.load->of(even) : split_.sent(even);
   }
   /// Of the part of an expert that a rank has.
   std::uint64_t expert_width() const { return split_.whole_experts ? model_.ffn : part_of(model_.ffn); }
@@ -176,7 +176,7 @@ class Tensors {
     add_operand("mlp.routed_input", routed, model_.hidden);
     add("mlp.activation_input", routed, gate_inputs() * expert_width());
     if (!form_.recomputes(RecomputeModule::moe_act)) add_operand("mlp.down_input", routed, expert_width());
-    add("mlp.combine_input", router_tokens() * model_.experts_per_token, model_.hidden);
+    add("mlp.combine_input", split_.sent(router_tokens() * model_.experts_per_token), model_.hidden);
     add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
     if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
     add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));

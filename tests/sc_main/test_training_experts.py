@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from platform_runs import succeed, summary
+from platform_runs import run, succeed, summary
 
 EXPERTS, LAYERS, MICRO_BATCHES = 8, 2, 3
 MODEL = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": LAYERS,
@@ -59,3 +59,51 @@ def test_a_fast_host_and_a_graph_have_the_same_step(tmp_path):
     eager = step_s(tmp_path / "eager", host_us=0.01, seq_tokens=8192)
     graph = step_s(tmp_path / "graph", seq_tokens=8192, **{"launch": "graph"})
     assert eager == pytest.approx(graph, rel=1e-3) and eager >= graph
+
+
+MIXTURE = MODEL | {"num_local_experts": 32, "num_experts_per_tok": 4}
+SPREAD = {"tp": 1, "dp": 16, "ep": 16, "global_batch": 16 * MICRO_BATCHES, "seq_tokens": 4096}
+
+
+def scenario_of(folder, model=MIXTURE, servers=2, simulation=None, **keys):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.json").write_text(json.dumps(model))
+    scenario = {"schema_version": 1, "model": {"config": "model.json"}, "machine": {"groups": {"node": {"servers": servers}}},
+                "fabric": {"fidelity": "fluid"}, "workload": {"kind": "training"} | WORKLOAD | SPREAD | keys}
+    (folder / "s.yaml").write_text(json.dumps(scenario | ({"simulation": simulation} if simulation else {})))
+    return folder / "s.yaml"
+
+
+def step_of(folder, **keys):
+    succeed("dgx_h100", scenario_of(folder, **keys), "--quiet", "--out", folder / "out")
+    return summary(folder / "out")
+
+
+def test_shared_experts_hide_exchanges(tmp_path):
+    # DeepSeek-V2's form: shared experts as wide as the routed ones of a token
+    model = MIXTURE | {"model_type": "qwen2_moe", "num_experts": 32, "moe_intermediate_size": 1024, "shared_expert_intermediate_size": 4096}
+    keys = {"model": model, "host_us": 1}
+    alone = step_of(tmp_path / "alone", **keys)["metrics"]
+    beside = step_of(tmp_path / "beside", shared_experts_beside=True, **keys)["metrics"]
+    assert beside["exposed_s"]["ep"] < alone["exposed_s"]["ep"] and beside["step_s"] < alone["step_s"]
+    assert beside["hidden_ratio"]["ep"] > alone["hidden_ratio"]["ep"] == 0
+
+
+def test_padded_experts_take_the_copies_of_their_capacity(tmp_path):
+    plain = step_of(tmp_path / "plain")["metrics"]
+    padded = step_of(tmp_path / "padded", expert_capacity=2, pad_to_capacity=True)["metrics"]
+    assert padded["exposed_s"]["ep"] > plain["exposed_s"]["ep"]
+    assert padded["memory"]["activations_peak_bytes"] > plain["memory"]["activations_peak_bytes"]
+    graph = step_of(tmp_path / "graph", expert_capacity=2, pad_to_capacity=True, launch="graph")["metrics"]
+    assert graph["step_s"] < padded["step_s"]
+
+
+@pytest.mark.parametrize("keys, words", [
+    ({"pad_to_capacity": True}, "needs expert_capacity"),
+    ({"expert_capacity": 33}, "more than the 32 experts"),
+    ({"shared_experts_beside": True}, "no shared experts"),
+])
+def test_what_experts_cannot_have_is_one_line(keys, words, tmp_path):
+    done = run("dgx_h100", scenario_of(tmp_path, **keys), "--check")
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert words in done.stderr

@@ -165,7 +165,7 @@ def test_primary_weights_in_fp8_replace_those_in_16_bits(tmp_path):
     ({"lora": {"rank": 5000}}, "workload.lora.rank: 5000 is more than the width of model; accepted: 1 to 4096"),
     ({"lora": {"rank": 8, "modules": ["q_proj"]}}, "workload.lora.modules.0: unknown value 'q_proj'; accepted: qkv, proj, fc1, fc2"),
     ({"lora": {"rank": 8}, "zero_stage": 3, "software": "torchtitan"}, "workload.lora: needs zero_stage: 0, 1 or 2"),
-    ({"capacity_factor": 1.25}, "workload.capacity_factor: not modelled: experts with a capacity; no token is dropped"),
+    ({"packed_sequences": True}, "workload.packed_sequences: not modelled: packed sequences and sequences of several lengths in a step"),
 ])
 def test_bad_input_is_one_line(keys, line, tmp_path):
     assert line in refuse("dgx_h100", scenario(tmp_path, 4, **keys), "--quiet", "--out", tmp_path / "out")

@@ -3,6 +3,7 @@
 #define BOOST_TEST_MODULE transformer_routed
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ ModelShape qwen3_30b() {
 
 struct Planned {
   explicit Planned(const std::optional<RoutedForm>& routed, Direction direction = Direction::forward,
-                   std::uint32_t ep = kEp, const ModelShape& shape = qwen3_30b())
+                   std::uint32_t ep = kEp, const ModelShape& shape = qwen3_30b(),
+                   const std::optional<RankLoad>& load = std::nullopt)
       : model(shape) {
     gpu::KernelTimer kernels(gpu_datasheet("H100-SXM5-80GB"));
     LayerTimer timer(model, 1, kernels);
@@ -41,6 +43,8 @@ struct Planned {
     timer.set_training(form);
     LayerSplit split;
     split.ep = ep;
+    split.load = load;
+    if (routed) split.copies = routed->copies();
     steps = plan_layer(model, timer, {{{kTokens, 0}}, {}, 0}, split, direction);
   }
   /// Of each kernel of the MLP by name: launches and time.
@@ -172,4 +176,79 @@ BOOST_AUTO_TEST_CASE(a_router_like_that_of_deepseek_v3_launches_more) {
   constexpr std::uint32_t kQuotient = 1 + 4 + 1 + 1 + 1 + 1 - 1;
   BOOST_TEST(more(eager(ExpertProducts::streams), Direction::backward) == 2 * kQuotient + 1);
   BOOST_TEST(more(RoutedForm(), Direction::forward) == 0u);  // fused
+}
+
+BOOST_AUTO_TEST_CASE(experts_have_a_capacity) {
+  constexpr Bytes kAll = kTokens * 8 * 2048 * 2;
+  const auto exchanged = [](const Planned& plan) {
+    for (const LayerStep& step : plan.steps)
+      if (step.is_collective() && step.operation == Operation::all_to_all) return step.bytes;
+    return Bytes{0};
+  };
+  RoutedForm form;
+  form.capacity = 1;
+  BOOST_TEST(exchanged(Planned(form)) == kAll);  // even routing fills each expert
+  form.capacity = 0.5;
+  BOOST_TEST(exchanged(Planned(form)) == kAll / 2);
+  // A popular expert keeps what the capacity leaves of its copies.
+  constexpr std::uint32_t kExperts = kEp * kLocalExperts;
+  std::vector<double> shares(kExperts, 0.9 / (kExperts - 1));
+  shares[3] = 0.1;
+  form.capacity = 2;
+  const double kept = 0.9 + 2.0 / kExperts;
+  for (const RankLoad& load : rank_loads(capped_shares(shares, *form.capacity), kEp)) {
+    BOOST_TEST(load.kept == kept, boost::test_tools::tolerance(1e-9));
+    const double share = load.rank == 0 ? 7 * shares[0] + 2.0 / kExperts : 8 * shares[0];
+    const std::uint64_t copies = kTokens * 8;
+    BOOST_TEST(std::abs(static_cast<double>(load.of(copies)) - share * kEp * copies) < 1);
+    BOOST_TEST(static_cast<double>(exchanged(Planned(form, Direction::forward, kEp, qwen3_30b(), load))) == kept * kAll,
+               boost::test_tools::tolerance(1e-4));
+  }
+  BOOST_TEST(rank_loads(shares, kEp).front().kept == 1.0);
+}
+
+BOOST_AUTO_TEST_CASE(padded_experts_get_as_many_rows_and_no_host_waits) {
+  RoutedForm form;
+  form.capacity = 1.25;
+  form.pads = true;
+  const Planned padded(form), plain{RoutedForm()};
+  for (const LayerStep& step : padded.steps) BOOST_TEST(!step.host_waits);
+  using Collectives = std::vector<std::pair<Operation, Bytes>>;
+  constexpr Bytes kCopies = kTokens * 8 * 5 / 4;
+  const std::pair<Operation, Bytes> copies{Operation::all_to_all, kCopies * 2048 * 2},
+      weights{Operation::all_to_all, kCopies * 4};
+  const auto all = padded.collectives();
+  BOOST_TEST((all == Collectives{copies, weights, copies}));
+  double flops = 0, even = 0;
+  for (const LayerStep& step : padded.steps) flops += step.kernels.flops;
+  for (const LayerStep& step : plain.steps) even += step.kernels.flops;
+  const double experts = 2.0 * kTokens * 8 * 2048 * 768 * 3;
+  BOOST_TEST(flops - even == experts / 4, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(shared_experts_run_beside_the_exchanges) {
+  ModelShape model = qwen3_30b();
+  model.shared_ffn = 1536;
+  RoutedForm form;
+  form.shared_beside = true;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const Planned beside(form, direction, kEp, model), after(RoutedForm(), direction, kEp, model);
+    std::uint32_t pairs = 0;
+    for (std::size_t i = 0; i + 1 < beside.steps.size(); ++i) {
+      if (!beside.steps[i].beside_next) continue;
+      ++pairs;
+      BOOST_TEST((beside.steps[i].operation == Operation::all_to_all && beside.steps[i].group == RankGroup::ep));
+      BOOST_TEST(beside.steps[i].bytes == kTokens * 8 * 2048 * 2);  // of copies, not of their weights
+      for (const NamedKernel& kernel : beside.steps[i + 1].kernels.kernels)
+        if (kernel.use) BOOST_TEST((kernel.use->linear == Linear::fc1 || kernel.use->linear == Linear::fc2));
+    }
+    BOOST_TEST(pairs == 2u);
+    // The same kernels and exchanges, in another order.
+    BOOST_TEST(beside.launches() == after.launches());
+    BOOST_TEST(beside.collectives().size() == after.collectives().size());
+    double together = 0, apart = 0;
+    for (const LayerStep& step : beside.steps) together += step.kernels.seconds;
+    for (const LayerStep& step : after.steps) apart += step.kernels.seconds;
+    BOOST_TEST(together == apart, boost::test_tools::tolerance(1e-12));
+  }
 }

@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/flash_attention.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
+#include "sc_main/scenario/kinds/expert_exchange.h"
 #include "sc_main/scenario/kinds/gtp_sums.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
@@ -366,6 +367,7 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
                     "is not modelled with the multi-head latent attention of " + model.name + "; accepted: none");
   check_adapters_overlap(spec, source);
   check_gtp_sums(spec, machine, source);
+  check_expert_exchange(spec, model, source);
   check_groups_used({0}, machine, source);
   return spec;
 }

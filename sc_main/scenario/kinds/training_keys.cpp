@@ -23,6 +23,7 @@ namespace {
 using workload::training::Software;
 
 constexpr std::uint32_t kMostBatchSequences = 1u << 20, kMostLoraRank = 1u << 16;
+constexpr double kLeastCapacity = 0.01, kMostCapacity = 1024;
 constexpr const char* kOfSoftware = "of the software";
 
 template <class Member>
@@ -70,6 +71,15 @@ void add_software_keys(Record<TrainingSection>& r) {
   r.add("dropout", of_software(&Software::dropout), "dropout after attention and MLP").fallback(kOfSoftware);
   const auto routed = [](auto member) { return within(within(&TrainingSpec::software, &Software::routed), member); };
   add_mixture_keys(r, routed, [](Field& field) { field.fallback(kOfSoftware); });
+  r.number_or("expert_capacity", "none", routed(&transformer::RoutedForm::capacity),
+              "copies of a rank's tokens that an expert gets at most, in even shares; others are dropped "
+              "(Megatron-LM, --moe-expert-capacity-factor)")
+      .range(kLeastCapacity, kMostCapacity)
+      .fallback("none");
+  r.add("pad_to_capacity", routed(&transformer::RoutedForm::pads),
+        "expert_capacity: each expert gets as many rows, so that no host waits for their numbers");
+  r.add("shared_experts_beside", routed(&transformer::RoutedForm::shared_beside),
+        "shared experts run beside the exchanges with routed ones (Megatron-LM, --moe-shared-expert-overlap)");
   r.choice("launch", of_software(&Software::launch), words_of(workload::training::kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .fallback(kOfSoftware);

@@ -21,8 +21,6 @@ const std::vector<Feature>& features() {
       {{"mtbf_hours", "failures"}, "failures in a scenario; scripts/train_run.py adds them"},
       {{"optimizer_type", "muon", "sgd"}, "optimizers other than Adam"},
       {{"remat", "remat_policy"}, "rematerialisation by a policy on names, as in XLA; recompute lists modules"},
-      {{"capacity_factor", "moe_expert_capacity_factor", "drop_tokens"},
-       "experts with a capacity; no token is dropped"},
       {{"etp", "expert_tensor_parallel_size"},
        "tensor parallelism of experts other than tp and 1, which expert_tp has"},
       {{"packed_sequences", "sequence_packing", "variable_seq_lengths"},

@@ -20,7 +20,11 @@ LayerRange TrainingSpec::recomputed_with(const transformer::Stage& stage, std::u
 std::optional<transformer::RankLoad> TrainingSpec::load(const transformer::ModelShape& model, std::uint32_t layer,
                                                         std::uint32_t place) const {
   if (!routing || !model.routes(model.layer(layer))) return std::nullopt;
-  return transformer::rank_loads(expert_shares(*routing, model.experts, model.experts_per_token, layer), ep())[place];
+  const transformer::RoutedForm& routed = software.routed;
+  if (routed.pads) return std::nullopt;  // each expert gets as many
+  std::vector<double> shares = expert_shares(*routing, model.experts, model.experts_per_token, layer);
+  if (routed.capacity) shares = transformer::capped_shares(std::move(shares), *routed.capacity);
+  return transformer::rank_loads(shares, ep())[place];
 }
 
 std::string offload_needs(const TrainingSpec& spec, bool divides) {

@@ -183,6 +183,8 @@ struct TrainingSpec {
   std::uint32_t ep() const { return sizes[static_cast<std::size_t>(Dimension::ep)]; }
   /// To which the experts of a layer are dealt: these, or all tensor-parallel ranks of these.
   std::uint32_t expert_ranks() const { return split().expert_ranks(); }
+  /// Exchanges with experts run beside kernels, in a stream of their own.
+  bool exchanges_beside() const { return schedule.overlap_pairs || software.routed.shared_beside; }
   std::vector<Dimension> expert_dimensions() const {
     return whole_experts ? std::vector<Dimension>{Dimension::tp, Dimension::ep} : std::vector<Dimension>{Dimension::ep};
   }
@@ -217,6 +219,7 @@ struct TrainingSpec {
     transformer::LayerSplit split{tp(), sequence_parallel, ep(), cp(), cp_comm};
     split.gather_for(form);
     split.whole_experts = whole_experts;
+    split.copies = software.routed.copies();
     return split;
   }
   /// Copies of tokens that reach the experts of an expert-parallel rank in a layer. None: routing is even, or the layer

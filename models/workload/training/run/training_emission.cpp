@@ -117,8 +117,12 @@ void TrainingStep::emit_next_step(Emission& e) {
     for (const std::uint32_t rank : e.ranks) programs_.wait_for(rank, beside_jobs_[rank]);
   ++e.next;
   if (step.beside_next) {
-    step.operation == collective::Operation::send_recv ? emit_ring(p, index, detail, step)
-                                                       : emit_beside(p, index, detail, step);
+    if (step.operation == collective::Operation::send_recv)
+      emit_ring(p, index, detail, step);
+    else if (step.group == RankGroup::ep)
+      emit_exchange(e, detail);
+    else
+      emit_beside(p, index, detail, step);
     e.beside_until = i + 2;
     return;
   }
@@ -193,21 +197,42 @@ void TrainingStep::emit_part(Emission& e) {
       emit_next_step(e);
       continue;
     }
-    for (const auto& communicator : ep_beside_.all()) {
-      const std::uint32_t first = communicator->rank(0).number;
-      if (coordinate(first, Dimension::pp) != e.p) continue;
+    for_exchanges(e.p, [&](Communicator& communicator) {
       for (std::size_t n = e.next; n < e.plan.steps.size() && sends_copies(e.plan.steps[n]); ++n) {
-        const std::vector<JobRef>& jobs =
-            programs_.start(*communicator, choose(*communicator, e.plan.steps[n]),
-                            jobs_.label(Jobs::kBeside, e.index, static_cast<std::uint32_t>(n), first),
-                            programs_.last_of(*communicator));
+        const std::vector<JobRef>& jobs = start_exchange(communicator, e, static_cast<std::uint32_t>(n));
         e.exchanged.insert(e.exchanged.end(), jobs.begin(), jobs.end());
       }
-    }
+    });
     while (sends_copies(e.step())) ++e.next;
     return;
   }
   end_slot(e);
+}
+
+template <class With>
+void TrainingStep::for_exchanges(std::uint32_t p, With with) {
+  for (const auto& communicator : ep_beside_.all())
+    if (coordinate(communicator->rank(0).number, Dimension::pp) == p) with(*communicator);
+}
+
+const std::vector<JobRef>& TrainingStep::start_exchange(Communicator& communicator, const Emission& e,
+                                                        std::uint32_t detail) {
+  return programs_.start(communicator, choose(communicator, e.plan.steps[detail]),
+                         jobs_.label(Jobs::kBeside, e.index, detail, communicator.rank(0).number),
+                         programs_.last_of(communicator));
+}
+
+void TrainingStep::emit_exchange(const Emission& e, std::uint32_t detail) {
+  take_calls(e.p, e.plan.steps[detail]);
+  for_exchanges(e.p, [&](Communicator& communicator) {
+    const std::vector<JobRef>& jobs = start_exchange(communicator, e, detail);
+    for (std::uint32_t m = 0; m < communicator.size(); ++m) beside_jobs_[communicator.rank(m).number] = {jobs[m]};
+  });
+}
+
+void TrainingStep::take_calls(std::uint32_t p, const SlotStep& step) {
+  const Time calls = Time::seconds(step.calls * spec_.software.expert_call_us * 1e-6);
+  for (const std::uint32_t rank : ranks_at_[p]) programs_.wait_for(rank, programs_.take_host(rank, calls));
 }
 
 void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
@@ -217,8 +242,7 @@ void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t
   const auto of_rank = [&](std::uint32_t rank) -> const SlotStep& {
     return plans_.plan(slot.kind, slot.stage, coordinate(rank, Dimension::ep)).steps[detail];
   };
-  const Time calls = Time::seconds(step.calls * spec_.software.expert_call_us * 1e-6);
-  for (const std::uint32_t rank : ranks_at_[p]) programs_.wait_for(rank, programs_.take_host(rank, calls));
+  take_calls(p, step);
   if (step.kernels != nullptr) {
     for (const std::uint32_t rank : ranks_at_[p])
       programs_.kernels(rank, of_rank(rank).kernels, step.launches,

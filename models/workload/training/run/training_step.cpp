@@ -52,7 +52,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
   if (has_ring()) connect_ring(executor.fabric());
   if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
   if (spec.offload.has_any()) connect_hosts(hosts, memory);
-  if (spec.schedule.overlap_pairs) {
+  if (spec.exchanges_beside()) {
     const std::size_t stream = mesh_.rank(0).streams.size();
     for (Rank* rank : ranks) rank->add_stream("ep");
     ep_beside_ = mesh_.connect(spec.expert_dimensions(), stream, nccl_request(spec.software, TrafficClass::ep),

@@ -137,6 +137,14 @@ class TrainingStep final : private JobClient {
   void emit_coupled(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step,
                     bool first, bool last);
   void emit_beside(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
+  /// The same of an exchange with experts, in its stream.
+  void emit_exchange(const Emission& e, std::uint32_t detail);
+  const std::vector<JobRef>& start_exchange(Communicator& communicator, const Emission& e, std::uint32_t detail);
+  /// Calls `with` for each group with experts of a pipeline rank, in that stream.
+  template <class With>
+  void for_exchanges(std::uint32_t pipeline_rank, With with);
+  /// The framework's calls of a step in a layer with experts.
+  void take_calls(std::uint32_t pipeline_rank, const SlotStep& step);
   void emit_ring(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   std::uint32_t coordinate(std::uint32_t rank, Dimension d) const { return mesh_.coordinate(rank, d); }
 
@@ -161,7 +169,7 @@ class TrainingStep final : private JobClient {
   TrainingJobs jobs_;
   RankPrograms programs_;
   Communicators tp_, ep_, cp_;
-  Communicators ep_beside_;  ///< overlap_moe: exchanges beside kernels
+  Communicators ep_beside_;  ///< exchanges beside kernels
   GradientSync gradients_;
   ParameterShards shards_;
   PipelineExchange pipeline_;

@@ -27,7 +27,7 @@ const Communicator* TrainingStep::announced_for(const Job& job) const {
 }
 
 void TrainingStep::allow_reuse() {
-  if (spec_.schedule.overlap_pairs) return;  // exchanges with experts run beside all others
+  if (spec_.exchanges_beside()) return;  // with experts, beside all others
   if (spec_.tp() == 1 && spec_.expert_ranks() == 1 && (spec_.cp() == 1 || has_ring())) return;  // none
   pipeline_.announce();
   gradients_.announce(announces_replicas());
@@ -96,7 +96,7 @@ std::vector<transport::Traffic> TrainingStep::traffic() const {
   } else if (spec_.cp() > 1) {
     among(cp_, TrafficClass::cp, most_bytes(RankGroup::cp), true);
   }
-  if (spec_.expert_ranks() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.schedule.overlap_pairs);
+  if (spec_.expert_ranks() > 1) among(ep_, TrafficClass::ep, most_bytes(RankGroup::ep), !spec_.exchanges_beside());
   for (const GroupTraffic& group : gradients_.traffic())
     among(*group.communicators, TrafficClass::dp, group.bytes_per_rank, false);
   if (divided_ != nullptr) {
