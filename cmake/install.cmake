@@ -33,7 +33,7 @@ install(CODE "
 # Dev: two targets for users; archives of the rooms below them.
 set(fabric railyard_systemc railyard_port_rule railyard_transport railyard_nvlink railyard_pcie railyard_infiniband railyard_kernels railyard_gpu
   railyard_platforms)
-set(above railyard_collective railyard_transformer railyard_requests railyard_scheduler railyard_schedules railyard_traces railyard_execution
+set(above railyard_deepep railyard_collective railyard_transformer railyard_requests railyard_scheduler railyard_schedules railyard_traces railyard_execution
   railyard_workload railyard_vcd railyard_trace_events railyard_probe railyard_chakra railyard_scenario railyard_run)
 add_library(railyard_fabric INTERFACE)
 target_link_libraries(railyard_fabric INTERFACE railyard_platforms)

@@ -56,6 +56,10 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
     return "shares need an all_to_all, and one for each member";
   const bool reduces_or_gathers =
       op == Operation::all_reduce || op == Operation::all_gather || op == Operation::reduce_scatter;
+  if (spec.tokens.runs()) {
+    if (op != Operation::all_to_all) return "tokens need an all_to_all";
+    return group.members_per_server() != 0 ? nullptr : "tokens need the same number of ranks on every server";
+  }
   switch (spec.algorithm) {
     case Algorithm::ring:
       return reduces_or_gathers || is_rooted(op)
@@ -99,6 +103,7 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
 }
 
 std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& group) {
+  if (spec.tokens.runs()) return make_token_exchange(spec, group);
   switch (spec.algorithm) {
     case Algorithm::ring: return make_ring(spec, group);
     case Algorithm::tree: return make_tree(spec, group);
@@ -159,9 +164,15 @@ BinaryTree BinaryTree::of(std::uint32_t size, std::uint32_t which) {
 }
 
 gpu::CtaFootprint cta_of(const CollectiveSpec& spec) {
+  // DeepEP's kernels fill an SM: __launch_bounds__(threads, 1), and 96 to 217 KiB of shared memory. Here those of dispatch inside
+  // a server count.
+  constexpr std::uint32_t kDeepEpThreads = 768, kDeepEpRegisters = 80;
+  constexpr double kDeepEpSharedKib = 192;
   constexpr std::uint32_t kRegisterBytes = 4, kNcclRegisters = 96, kEngineRegisters = 64;
   const bool engine = spec.algorithm == Algorithm::one_shot || spec.algorithm == Algorithm::two_shot;
   gpu::CtaFootprint cta;
+  if (spec.tokens.runs())
+    return {kDeepEpThreads, kDeepEpThreads * kDeepEpRegisters * kRegisterBytes / gpu::kBytesPerKib, kDeepEpSharedKib};
   cta.threads = engine || spec.protocol == Protocol::ll ? 512 : 640;
   cta.registers_kib = cta.threads * (engine ? kEngineRegisters : kNcclRegisters) * kRegisterBytes / gpu::kBytesPerKib;
   return cta;

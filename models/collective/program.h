@@ -99,6 +99,7 @@ std::unique_ptr<Program> make_ring(const CollectiveSpec& spec, const Group& grou
 std::unique_ptr<Program> make_tree(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_exchange(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_all_to_all(const CollectiveSpec& spec, const Group& group);
+std::unique_ptr<Program> make_token_exchange(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_send_recv(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_collnet_direct(const CollectiveSpec& spec, const Group& group);

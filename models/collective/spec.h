@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "collective/deepep.h"
 #include "transport/device/message.h"
 
 namespace railyard::gpu {
@@ -115,13 +116,14 @@ struct CollectiveSpec {
   Time launch;                       ///< from the entry to the first action
   Time host;                         ///< least time from entry to end of a member: calls from a slow host
   Shares shares;                     ///< all-to-all
+  TokenExchange tokens;              ///< the same, of tokens (deepep.h)
   StepCost cost;
 
   /// All fields, to compare and to sort by.
   auto key() const {
     return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
                                           slots, barriers_before, barriers_after, both_directions, registered, one_way,
-                                          traffic_class, queue_pair_set, launch, host, shares.key()),
+                                          traffic_class, queue_pair_set, launch, host, shares.key(), tokens.key()),
                           cost.key());
   }
 };

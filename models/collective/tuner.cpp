@@ -267,6 +267,10 @@ bool runs_registered(const CollectiveRequest& request, const Site& site) {
   return request.registered && moves_shards && site.multicast && site.servers == 1;
 }
 
+/// Loads and stores share the port of an SM: a CTA that copies by them moved 47 GB/s on an H100, at a higher clock
+/// (validation/measured.csv, copy by few blocks).
+double port_gb_per_s(const gpu::GpuDatasheet& gpu) { return gpu.l2.bytes_per_sm_clock * gpu.clock_hz() * 1e-9 / 2; }
+
 void plan_registered(CollectiveSpec& spec, const CollectiveRequest& request, const Site& site) {
   const gpu::GpuDatasheet::Collective& c = site.gpu->collective;
   spec.algorithm = Algorithm::nvls;
@@ -274,11 +278,9 @@ void plan_registered(CollectiveSpec& spec, const CollectiveRequest& request, con
   spec.channels = site.most_channels > 0 ? site.most_channels : c.nvls_channels;
   spec.chunk_bytes = kRegisteredBytesInFlight;
   spec.cost.step = Time::nanoseconds(c.custom_fence_ns);
-  // The latency of a load from a peer stands for that of a load of a sum. Loads and stores share the port of an SM: a CTA that
-  // copies in this way moved 47 GB/s on an H100, at a higher clock (validation/measured.csv, copy by few blocks).
+  // The latency of a load from a peer stands for that of a load of a sum.
   const double pulls = static_cast<double>(kRegisteredBytesInFlight) / c.custom_pull_ns;
-  const double port = site.gpu->l2.bytes_per_sm_clock * site.gpu->clock_hz() * 1e-9 / 2;
-  spec.cost.channel_rate = Rate::gb_per_s(std::min(pulls, port));
+  spec.cost.channel_rate = Rate::gb_per_s(std::min(pulls, port_gb_per_s(*site.gpu)));
   spec.launch = us(launch_us(*site.gpu, request.in_graph));
 }
 
@@ -347,6 +349,29 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   }
   const double call_us = request.in_graph ? 0 : request.engine.eager_call_us(site.cpu);
   if (call_us > 0) call_from_host(spec, call_us, *site.gpu);
+  return spec;
+}
+
+CollectiveSpec choose_tokens(const CollectiveRequest& request, const Site& site, Bytes bytes,
+                             const TokenExchange& tokens) {
+  const DeepEpChunks& chunks = *deepep_chunks(site.ranks);
+  const bool combines = tokens.leg == TokenExchange::Leg::combine, crosses = site.servers > 1;
+  CollectiveSpec spec;
+  spec.operation = Operation::all_to_all;
+  spec.algorithm = Algorithm::direct;
+  spec.bytes = bytes;
+  spec.traffic_class = request.traffic_class;
+  spec.queue_pair_set = request.queue_pair_set.value_or(0);
+  spec.tokens = tokens;
+  spec.channels = kDeepEpSms;
+  const std::uint32_t nvlink = combines ? chunks.combine_nvlink : chunks.dispatch_nvlink;
+  const std::uint32_t network = combines ? chunks.combine_network : chunks.dispatch_network;
+  const std::uint32_t chunk = crosses ? network : nvlink;
+  spec.chunk_bytes = chunk * tokens.token_bytes;
+  spec.slots = (crosses ? kDeepEpRoomNetwork : chunks.room_nvlink) / chunk;
+  spec.cost.step = Time::nanoseconds(site.gpu->collective.custom_fence_ns);  // of a chunk, before its flag
+  spec.cost.channel_rate = Rate::gb_per_s(port_gb_per_s(*site.gpu));
+  spec.launch = us(launch_us(*site.gpu, request.in_graph));
   return spec;
 }
 

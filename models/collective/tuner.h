@@ -80,6 +80,9 @@ double planned_s(const Site& site, Operation operation, Bytes bytes);
 
 /// Everything for Collective::prepare().
 CollectiveSpec choose(const CollectiveRequest& request, const Group& group, const Site& site);
+/// DeepEP's kernels. @param bytes  see deepep.h  @pre deepep_chunks(group.size())
+CollectiveSpec choose_tokens(const CollectiveRequest& request, const Site& site, Bytes bytes,
+                             const TokenExchange& tokens);
 /// The least launch time of choose(), over all operations and sizes.
 Time least_launch(const CollectiveRequest& request, const Site& site);
 

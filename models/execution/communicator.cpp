@@ -79,6 +79,17 @@ const collective::CollectiveSpec& Communicator::choose_all_to_all(Bytes bytes, c
   return found->second;
 }
 
+const collective::CollectiveSpec& Communicator::choose_tokens(Bytes bytes, const collective::Shares& shares,
+                                                              const collective::TokenExchange& tokens) {
+  const auto [found, fresh] =
+      chosen_tokens_.try_emplace({bytes, tokens.network_bytes, tokens.leg, tokens.notifies, shares.of.get()});
+  if (fresh) {
+    found->second = collective::choose_tokens(request_, site(), bytes, tokens);
+    found->second.shares = shares;
+  }
+  return found->second;
+}
+
 void Communicator::allow_reuse(const std::vector<Communicator*>& communicators,
                                const std::vector<collective::OtherTraffic>& others, transport::Fabric& fabric,
                                bool begin_together) {

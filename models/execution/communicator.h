@@ -47,6 +47,9 @@ class Communicator {
   const collective::CollectiveSpec& choose(collective::Operation operation, Bytes bytes);
   /// The same of an all-to-all with such messages.
   const collective::CollectiveSpec& choose_all_to_all(Bytes bytes, const collective::Shares& shares);
+  /// DeepEP's kernels for tokens. @param shares  of members  @pre as collective::choose_tokens()
+  const collective::CollectiveSpec& choose_tokens(Bytes bytes, const collective::Shares& shares,
+                                                  const collective::TokenExchange& tokens);
   /// A communicator of two members, of which the first sends to the second. Created at the first call.
   Communicator& pair(std::uint32_t from, std::uint32_t to);
   /// How NCCL's kernels run a send from the first member to the second. @pre two members
@@ -83,6 +86,8 @@ class Communicator {
   std::optional<collective::Site> site_;
   std::map<std::pair<collective::Operation, Bytes>, collective::CollectiveSpec> chosen_;
   std::map<std::tuple<Bytes, const void*, bool>, collective::CollectiveSpec> chosen_all_to_alls_;
+  using TokenKey = std::tuple<Bytes, Bytes, collective::TokenExchange::Leg, bool, const void*>;
+  std::map<TokenKey, collective::CollectiveSpec> chosen_tokens_;
   std::map<Bytes, collective::CollectiveSpec> chosen_exchanges_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> pairs_;
   std::shared_ptr<collective::ReuseTable> reuse_;

@@ -1,12 +1,14 @@
 #include "transformer/expert_steps.h"
 
 #include "transformer/parameters.h"
+#include "transformer/token_exchange.h"
 
 namespace railyard::transformer {
 
 namespace {
 
 using collective::Operation;
+using Leg = collective::TokenExchange::Leg;
 
 constexpr LayerPart kMlp = LayerPart::mlp;
 
@@ -43,12 +45,68 @@ void add_beside(StepList& steps, const LayerTimer& timer, const Segment& kernels
   steps.add(kMlp, kernels);
 }
 
+void add_waits(StepList& steps, const std::vector<Segment>& parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    steps.add(kMlp, parts[i]);
+    if (i + 1 < parts.size()) steps.wait_on_host(HostWait::at_once);
+  }
+}
+
+/// With flags first: numbers of tokens are known.
+void add_leg(StepList& steps, LayerTimer& timer, TokenLeg leg) {
+  steps.add(kMlp, timer.exchange_flags());
+  leg.tokens.notifies = true;
+  steps.add(kMlp, leg);
+}
+
+/// Forward a token travels with its choices and their weights; results have none.
+void add_deepep_steps(StepList& steps, LayerTimer& timer, const ModelShape& model, std::uint32_t kind) {
+  const TokenReach reach(model, steps.split());
+  const std::uint64_t tokens = steps.divided_tokens();
+  const ReceivedTokens received = reach.received(tokens);
+  steps.add(kMlp, timer.router(tokens));
+  steps.add(kMlp, timer.choices(tokens));
+  steps.add(kMlp, reach.notify());
+  steps.wait_on_host(HostWait::at_once);
+  steps.add(kMlp, reach.leg(Leg::dispatch, tokens, 2 * model.experts_per_token));
+  add_beside(steps, timer, timer.shared_experts_first(steps.tokens(), kind));
+  add_waits(steps, timer.multihot(received));
+  steps.add(kMlp, timer.permute(received));
+  steps.add(kMlp, timer.local_experts(expert_tokens(steps), kind, steps.split().expert_ranks(), load_of(steps)));
+  steps.add(kMlp, timer.combine(received));
+  add_leg(steps, timer, reach.leg(Leg::combine, tokens, 0));
+  add_beside(steps, timer, timer.shared_experts_second(steps.tokens(), kind));
+}
+
+/// Gradients of results go to the experts; those of tokens come back with those of the weights.
+void add_deepep_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
+  const TokenReach reach(model, steps.split());
+  const std::uint64_t tokens = steps.divided_tokens();
+  const ReceivedTokens received = reach.received(tokens);
+  const bool collectives = has_dgrad(direction);
+  if (collectives) {
+    add_leg(steps, timer, reach.leg(Leg::dispatch, tokens, 0));
+    add_beside(steps, timer, timer.shared_experts_second_backward(steps.tokens(), direction));
+    steps.add(kMlp, timer.combine_backward(received));
+  }
+  steps.add(kMlp, timer.local_experts_backward(expert_tokens(steps), direction, steps.split().expert_ranks(),
+                                               load_of(steps)));
+  if (collectives) {
+    steps.add(kMlp, timer.permute_backward(received));
+    add_waits(steps, timer.multihot_backward(received));
+    add_leg(steps, timer, reach.leg(Leg::combine, tokens, model.experts_per_token));
+    add_beside(steps, timer, timer.shared_experts_first_backward(steps.tokens(), direction));
+    steps.add(kMlp, timer.choices_backward(tokens));
+  }
+  steps.add(kMlp, timer.router_backward(tokens, direction));
+}
+
 /// Between an exchange and the experts, if tensor-parallel ranks divide these.
 void join_ranks(StepList& steps, Operation operation, Bytes bytes) {
   if (!steps.split().whole_experts) steps.add(kMlp, operation, bytes);
 }
 
-void add_routed_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
+void add_all_to_all_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, std::uint32_t kind) {
   const Bytes gathered = copies(steps, model);
   if (timer != nullptr) add_routing_steps(steps, *timer, model, steps.divided_tokens());
   exchange(steps, model, Way::to_experts);
@@ -66,7 +124,7 @@ void add_routed_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
   steps.add(kMlp, timer->combine(steps.divided_tokens(), load_of(steps)));
 }
 
-void add_routed_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
+void add_all_to_all_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
   const bool collectives = has_dgrad(direction);
   const Bytes gathered = copies(steps, model);
   steps.add(kMlp, timer.combine_backward(steps.divided_tokens(), direction, load_of(steps)));
@@ -100,7 +158,7 @@ void add_routing_steps(StepList& steps, LayerTimer& timer, const ModelShape& mod
     steps.add(kMlp, timer.count_copies(tokens));
     if (ranks > 1) steps.add(kMlp, RankGroup::ep, Operation::all_gather, ranks * model.experts * kCountBytes);
     steps.add(kMlp, timer.counts_of_ranks());
-    steps.wait_on_host();
+    steps.wait_on_host(HostWait::after_next);
   }
   steps.add(kMlp, timer.permute(tokens, load_of(steps)));
 }
@@ -112,14 +170,16 @@ void add_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& mode
     if (timer != nullptr && !beside) steps.add(kMlp, timer->shared_experts(steps.tokens(), kind));
     if (!beside) steps.reduce(kMlp);
   }
-  add_routed_steps(steps, timer, model, kind);
+  timer != nullptr && timer->dispatches_once() ? add_deepep_steps(steps, *timer, model, kind)
+                                               : add_all_to_all_steps(steps, timer, model, kind);
   if (beside) steps.reduce(kMlp);
 }
 
 void add_expert_steps_backward(StepList& steps, LayerTimer& timer, const ModelShape& model, Direction direction) {
   const bool collectives = has_dgrad(direction), beside = collectives && timer.runs_shared_beside();
   if (beside) steps.gather(kMlp);
-  add_routed_steps_backward(steps, timer, model, direction);
+  timer.dispatches_once() ? add_deepep_steps_backward(steps, timer, model, direction)
+                          : add_all_to_all_steps_backward(steps, timer, model, direction);
   if (model.shared_ffn == 0) return;
   if (collectives && !beside) steps.gather(kMlp);
   if (!beside) steps.add(kMlp, timer.shared_experts_backward(steps.tokens(), direction));

@@ -8,7 +8,12 @@
 //
 // In brackets: tensor-parallel ranks, which need sequence parallelism here. Each of them routes its own tokens and has
 // a part of the width of each expert; or whole experts (LayerSplit::whole_experts), and sends its tokens to the experts of
-// all, without what is in brackets. Shared experts run before the router, between a gather and a reduce-scatter of
+// all, without what is in brackets. With DeepEP (TokenDispatch) permutations are on the ranks with the experts:
+//
+//   forward    router, choices, numbers of tokens, dispatch, permute, products, combine rows, combine
+//   backward   dispatch, combine rows, products, permute, combine, choices, router
+//
+// Shared experts run before the router, between a gather and a reduce-scatter of
 // their own.
 #pragma once
 

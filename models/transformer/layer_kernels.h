@@ -152,6 +152,21 @@ class LayerTimer {
   /// Of local_experts().
   Segment expert_activation(std::uint64_t tokens, std::uint32_t ep, const RankLoad* load);
   Segment combine(std::uint64_t tokens, const RankLoad* load = nullptr);
+  // DeepEP: layer_kernels_deepep.cpp.
+  /// Before its kernels.
+  Segment choices(std::uint64_t tokens);
+  Segment exchange_flags();
+  /// After dispatch. The host waits for the end of each part but the last.
+  std::vector<Segment> multihot(const ReceivedTokens& received);
+  Segment permute(const ReceivedTokens& received);
+  /// Before combine: rows of received tokens.
+  Segment combine(const ReceivedTokens& received);
+  // Backward, in order.
+  Segment combine_backward(const ReceivedTokens& received);
+  Segment permute_backward(const ReceivedTokens& received);
+  std::vector<Segment> multihot_backward(const ReceivedTokens& received);
+  Segment choices_backward(std::uint64_t tokens);
+  bool dispatches_once() const { return form().routed && form().routed->dispatch == TokenDispatch::deepep; }
   /// Shared experts run beside exchanges with routed ones.
   bool runs_shared_beside() const { return shared_ffn_ > 0 && form().routed && form().routed->shared_beside; }
   /// Empty if the model has no shared experts.
@@ -193,6 +208,8 @@ class LayerTimer {
   Segment local_experts_backward(std::uint64_t tokens, Direction direction, std::uint32_t ep = 1,
                                  const RankLoad* load = nullptr);
   Segment route_backward(std::uint64_t tokens, Direction direction, const RankLoad* load = nullptr);
+  /// Of route_backward().
+  Segment router_backward(std::uint64_t tokens, Direction direction);
 
   // The ends of the model; end_plan.h puts those of training together.
   /// Before the first layer: lookup in this rank's rows of the vocabulary.
@@ -232,14 +249,23 @@ class LayerTimer {
   Experts experts(std::uint64_t tokens, std::uint32_t ep = 1, const RankLoad* load = nullptr) const;
   /// Copies rows of a token to as many rows as it has experts on this rank, or back.
   void add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens, const RankLoad* load);
+  void add_copies(Segment& segment, const KernelId& id, std::uint64_t tokens, std::uint64_t copies);
+  /// What operators of a router read and write: the choices of all tokens, and all pairs of a token and an expert.
+  struct Pairs {
+    double choices = 0, pairs = 0;
+  };
+  Pairs pairs_of(std::uint64_t tokens) const;
+  Pairs pairs_of(const ReceivedTokens& received) const;
   /// Operators of training, as one kernel with a launch each.
   /// @param pair_bytes  of each, for a token and an expert; 0: only for the choices of a token
-  void add_routing(Segment& segment, const KernelId& id, std::uint64_t tokens, const std::vector<double>& pair_bytes);
+  void add_routing(Segment& segment, const KernelId& id, const Pairs& of, const std::vector<double>& pair_bytes);
+  /// Calls of the framework, each with so many kernels; the first kernel has all bytes.
+  void add_calls(Segment& segment, const KernelId& id, double bytes, std::uint32_t calls, std::uint32_t kernels);
   // Of add_routing(), by the form; none without RoutedForm.
   void add_router_operators(Segment& segment, std::uint64_t tokens);
   void add_router_operators_backward(Segment& segment, std::uint64_t tokens);
-  void add_row_numbers(Segment& segment, std::uint64_t tokens);
-  void add_rows_backward(Segment& segment, std::uint64_t tokens);
+  void add_row_numbers(Segment& segment, const Pairs& of);
+  void add_rows_backward(Segment& segment, const Pairs& of);
   void add_sum_by_index(Segment& segment, std::uint64_t tokens);
   std::uint32_t sort_launches() const;
   /// Launches products with the matrices of each expert, and what narrows their operands, one by one, if the form does.

@@ -278,9 +278,15 @@ Segment LayerTimer::route_backward(std::uint64_t tokens, Direction direction, co
   Segment segment;
   if (has_dgrad(direction)) {
     add_permutation(segment, "permute_dgrad", tokens, load);
-    add_rows_backward(segment, tokens);
-    add_router_operators_backward(segment, tokens);
+    add_rows_backward(segment, pairs_of(tokens));
   }
+  segment.append(router_backward(tokens, direction));
+  return segment;
+}
+
+Segment LayerTimer::router_backward(std::uint64_t tokens, Direction direction) {
+  Segment segment;
+  if (has_dgrad(direction)) add_router_operators_backward(segment, tokens);
   segment.append(gemm_dgrad(direction, "router_dgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
   segment.append(gemm_wgrad(direction, "router_wgrad", tokens, {model_.experts}, model_.hidden, 1, Operands::wide));
   return segment;

@@ -78,11 +78,15 @@ std::uint32_t LayerTimer::active_experts(std::uint64_t tokens) const {
 void LayerTimer::add_permutation(Segment& segment, const KernelId& id, std::uint64_t tokens, const RankLoad* load) {
   const std::uint64_t copies = load != nullptr ? part_of_copies(tokens * model_.experts_per_token, load->kept)
                                                : experts(tokens).routed;  // of this rank, with whole ones of inference
+  add_copies(segment, id, tokens, copies);
+}
+
+void LayerTimer::add_copies(Segment& segment, const KernelId& id, std::uint64_t tokens, std::uint64_t copies) {
   add_elementwise(segment, id, static_cast<double>(tokens + copies) * model_.hidden);
 }
 
 void LayerTimer::add_sort(Segment& segment, const KernelId& id, const Experts& experts, std::uint32_t ep) {
-  if (ep == 1 || experts.active == 1) return;
+  if (ep == 1 || experts.active == 1 || dispatches_once()) return;
   add_elementwise(segment, id, 2 * static_cast<double>(experts.routed) * model_.hidden);
   segment.kernels.back().launches = sort_launches();
 }
@@ -95,7 +99,7 @@ Segment LayerTimer::route(std::uint64_t tokens) {
 
 Segment LayerTimer::permute(std::uint64_t tokens, const RankLoad* load) {
   Segment segment;
-  add_row_numbers(segment, tokens);
+  add_row_numbers(segment, pairs_of(tokens));
   add_permutation(segment, "permute", tokens, load);
   return segment;
 }

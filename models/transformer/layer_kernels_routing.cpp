@@ -55,11 +55,14 @@ constexpr std::uint64_t kPartsOfALaunch = 128;  // PyTorch, aten/src/ATen/native
 
 }  // namespace
 
-void LayerTimer::add_routing(Segment& segment, const KernelId& id, std::uint64_t tokens, const Sizes& pair_bytes) {
-  const double choices = static_cast<double>(tokens) * model_.experts_per_token;
-  const double pairs = static_cast<double>(tokens) * model_.experts;
+LayerTimer::Pairs LayerTimer::pairs_of(std::uint64_t tokens) const {
+  return {static_cast<double>(tokens) * model_.experts_per_token, static_cast<double>(tokens) * model_.experts};
+}
+
+void LayerTimer::add_routing(Segment& segment, const KernelId& id, const Pairs& of, const Sizes& pair_bytes) {
   std::vector<gpu::KernelTime> times;
-  for (const double bytes : pair_bytes) times.push_back(timer_.memory_bound(bytes * pairs + kIndexBytes * choices));
+  for (const double bytes : pair_bytes)
+    times.push_back(timer_.memory_bound(bytes * of.pairs + kIndexBytes * of.choices));
   segment.add(NamedKernel(id, gpu::joined(times), static_cast<std::uint32_t>(times.size())));
 }
 
@@ -74,7 +77,7 @@ void LayerTimer::add_router_operators(Segment& segment, std::uint64_t tokens) {
   add(sizes, !fused && router.bias, kBias);
   add(sizes, form().routed->capacity.has_value(), kDropping);
   add(sizes, form().routed->capacity && !form().routed->pads, kDroppingMap);
-  add_routing(segment, "router_operators", tokens, sizes);
+  add_routing(segment, "router_operators", pairs_of(tokens), sizes);
 }
 
 void LayerTimer::add_router_operators_backward(Segment& segment, std::uint64_t tokens) {
@@ -84,12 +87,12 @@ void LayerTimer::add_router_operators_backward(Segment& segment, std::uint64_t t
   add(sizes, !fused && model_.router.sigmoid, kSigmoidBackward);
   add(sizes, !fused && model_.router.scaled, kScale);
   add(sizes, form().routed->capacity.has_value(), kDroppingBackward);
-  add_routing(segment, "router_operators_dgrad", tokens, sizes);
+  add_routing(segment, "router_operators_dgrad", pairs_of(tokens), sizes);
 }
 
-void LayerTimer::add_row_numbers(Segment& segment, std::uint64_t tokens) {
+void LayerTimer::add_row_numbers(Segment& segment, const Pairs& of) {
   if (!form().routed) return;
-  add_routing(segment, "row_numbers", tokens,
+  add_routing(segment, "row_numbers", of,
               form().routed->permute_fused ? kRowNumbers
               : form().routed->pads        ? kRowsPadded
                                            : kRowsByIndex);
@@ -102,20 +105,20 @@ void LayerTimer::add_sum_by_index(Segment& segment, std::uint64_t tokens) {
   add_elementwise(segment, "combine_type", 2 * numbers);
 }
 
-void LayerTimer::add_rows_backward(Segment& segment, std::uint64_t tokens) {
+void LayerTimer::add_rows_backward(Segment& segment, const Pairs& of) {
   if (form().routed && !form().routed->permute_fused)
-    add_routing(segment, "row_numbers_dgrad", tokens, kRowsByIndexBackward);
+    add_routing(segment, "row_numbers_dgrad", of, kRowsByIndexBackward);
 }
 
 Segment LayerTimer::count_copies(std::uint64_t tokens) {
   Segment segment;
-  if (waits_for_counts()) add_routing(segment, "counts", tokens, kCounts);
+  if (waits_for_counts()) add_routing(segment, "counts", pairs_of(tokens), kCounts);
   return segment;
 }
 
 Segment LayerTimer::counts_of_ranks() {
   Segment segment;
-  if (waits_for_counts()) add_routing(segment, "counts_of_ranks", model_.experts, kCountsOfRanks);
+  if (waits_for_counts()) add_routing(segment, "counts_of_ranks", pairs_of(model_.experts), kCountsOfRanks);
   return segment;
 }
 

@@ -69,6 +69,13 @@ struct LayerSplit {
 enum class RankGroup : std::uint8_t { tp, ep, cp };
 constexpr std::size_t kRankGroups = 3;
 
+/// When the host waits for the end of a step.
+enum class HostWait : std::uint8_t {
+  none,
+  after_next,  ///< after it has launched the next step
+  at_once
+};
+
 /// Kernels of one rank, or a collective of a group of ranks.
 struct LayerStep {
   LayerPart part = LayerPart::attention;
@@ -78,8 +85,8 @@ struct LayerStep {
   bool beside_next = false;  ///< collective: runs beside the next step; the step after that one waits for both
   RankGroup group = RankGroup::tp;
   collective::Shares shares = {};  ///< of an all-to-all
-  /// The host waits for the end of these kernels, after it has launched the next step.
-  bool host_waits = false;
+  HostWait host_waits = HostWait::none;
+  collective::TokenExchange tokens = {};  ///< of an all-to-all
 
   bool is_collective() const { return kernels.kernels.empty(); }
 };

@@ -38,6 +38,12 @@ struct RankLoad {
   /// Copies that reach the rank if each rank makes so many.
   std::uint64_t of(std::uint64_t copies) const;
 };
+/// What reaches the experts of a rank from all expert-parallel ranks, if each token is sent once to each (token_exchange.h).
+struct ReceivedTokens {
+  std::uint64_t tokens = 0, copies = 0;
+  std::uint32_t experts = 0;  ///< of the rank
+};
+
 /// Shares of experts that get at most `factor` / experts of all copies.
 std::vector<double> capped_shares(std::vector<double> expert_shares, double factor);
 

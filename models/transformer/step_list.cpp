@@ -1,6 +1,7 @@
 #include "transformer/step_list.h"
 
 #include "transformer/parameters.h"
+#include "transformer/token_exchange.h"
 
 namespace railyard::transformer {
 
@@ -28,8 +29,8 @@ StepList::StepList(const ModelShape& model, std::uint64_t tokens, const LayerSpl
 void StepList::add(LayerPart part, const Segment& kernels) {
   if (kernels.kernels.empty()) return;
   const bool runs_beside = steps_.size() > 1 && steps_[steps_.size() - 2].beside_next;
-  if (steps_.empty() || steps_.back().is_collective() || steps_.back().host_waits || steps_.back().part != part ||
-      runs_beside)
+  if (steps_.empty() || steps_.back().is_collective() || steps_.back().host_waits != HostWait::none ||
+      steps_.back().part != part || runs_beside)
     steps_.push_back({part, {}});
   steps_.back().kernels.append(kernels);
 }
@@ -66,6 +67,12 @@ void StepList::add(LayerPart part, Operation operation, Bytes bytes) {
 
 void StepList::add(LayerPart part, RankGroup group, Operation operation, Bytes bytes, bool beside_next) {
   steps_.push_back({part, {}, operation, bytes, beside_next, group});
+}
+
+void StepList::add(LayerPart part, const TokenLeg& leg) {
+  add(part, RankGroup::ep, Operation::all_to_all, leg.bytes);
+  steps_.back().shares = leg.shares;
+  steps_.back().tokens = leg.tokens;
 }
 
 void StepList::gather(LayerPart part) { gather(part, activations_); }

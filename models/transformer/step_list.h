@@ -7,6 +7,8 @@
 
 namespace railyard::transformer {
 
+struct TokenLeg;
+
 class StepList {
  public:
   /// @param timer  of the copies that collectives need; null: steps have no kernels
@@ -32,8 +34,10 @@ class StepList {
   void set_shares(collective::Shares shares) { steps_.back().shares = std::move(shares); }
   /// The last step, a collective, runs beside the next one.
   void run_beside_next() { steps_.back().beside_next = true; }
-  /// The host waits for the kernels so far, after it has launched the next step. @pre there are some
-  void wait_on_host() { steps_.back().host_waits = true; }
+  /// The host waits for the last step. @pre there is one
+  void wait_on_host(HostWait when) { steps_.back().host_waits = when; }
+  /// An exchange of tokens over the ranks with experts.
+  void add(LayerPart part, const TokenLeg& leg);
   void all_reduce(LayerPart part) { add(part, collective::Operation::all_reduce, activations_); }
   /// Before kernels that need all tokens.
   void gather(LayerPart part);

@@ -83,8 +83,16 @@ enum class ExpertProducts : std::uint8_t {
 };
 constexpr std::array<const char*, 3> kExpertProductsNames{"grouped", "streams", "sequential"};
 
+/// How tokens reach the ranks with their experts, and results come back.
+enum class TokenDispatch : std::uint8_t {
+  all_to_all,  ///< a copy of a token for each of its experts, in NCCL's all-to-alls (Megatron Core, MoEAlltoAllTokenDispatcher)
+  deepep  ///< once for each rank with some of its experts (MoEFlexTokenDispatcher with DeepEP; collective/deepep.h)
+};
+constexpr std::array<const char*, 2> kTokenDispatchNames{"all_to_all", "deepep"};
+
 /// What a framework launches around routed experts (layer_kernels_routing.cpp).
 struct RoutedForm {
+  TokenDispatch dispatch = TokenDispatch::all_to_all;
   ExpertProducts products = ExpertProducts::grouped;
   bool router_fused = true;  ///< scores, choice and loss of the router are a kernel each; otherwise PyTorch's operators
   bool permute_fused = true;   ///< rows of tokens are copied to and from the order of experts by kernels made for it

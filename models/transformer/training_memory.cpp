@@ -176,7 +176,9 @@ class Tensors {
     add_operand("mlp.routed_input", routed, model_.hidden);
     add("mlp.activation_input", routed, gate_inputs() * expert_width());
     if (!form_.recomputes(RecomputeModule::moe_act)) add_operand("mlp.down_input", routed, expert_width());
-    add("mlp.combine_input", split_.sent(router_tokens() * model_.experts_per_token), model_.hidden);
+    // DeepEP adds results on the ranks of their experts.
+    if (!form_.routed || form_.routed->dispatch == TokenDispatch::all_to_all)
+      add("mlp.combine_input", split_.sent(router_tokens() * model_.experts_per_token), model_.hidden);
     add("mlp.shared_activation_input", tokens(), gate_inputs() * part_of(model_.shared_ffn));
     if (form_.narrow && model_.shared_ffn > 0) add_operand("mlp.shared_input", tokens(), model_.hidden);
     add_operand("mlp.shared_down_input", tokens(), part_of(model_.shared_ffn));

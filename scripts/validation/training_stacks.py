@@ -272,10 +272,12 @@ SOFTWARE = (
 def step_of(row: Row) -> Step:
     """@throws Unmapped with the reason"""
     dispatcher = re.search(r"dispatcher (?!NCCL)([\w ]+?)(?:;|,|$)", row["extra"])
-    if dispatcher:
+    deepep = dispatcher is not None and re.match("DeepEP", dispatcher[1])  # over EFA, UCCL or NVSHMEM carries its messages
+    if dispatcher and not deepep:
         raise Unmapped(f"all-to-alls of {dispatcher[1]} are not modelled")
     rule = next((rule for pattern, rule in SOURCES if re.search(pattern, row["source"])), None)
     rule = rule or next((rule for pattern, rule in SOFTWARE if re.search(pattern, row.text(*SOFTWARE_COLUMNS), re.IGNORECASE)), None)
     if rule is None:
         raise Unmapped(f"no rule for the software of '{row['source']}'")
-    return rule(row)
+    found = rule(row)
+    return replace(found, options=found.options | {"expert_exchange": "deepep"}) if deepep else found

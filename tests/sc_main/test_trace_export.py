@@ -19,6 +19,9 @@ RUNS = {
                                        "tp_overlap: userbuffers}\n"),
     "experts": ("dgx_h100", f"model: {{config: {ROOT}/tests/models/tiny_experts.json}}\n"
                             "workload: {kind: training, seq_tokens: 128, global_batch: 8, micro_batch: 1, ep: 8, routing: {skew: 0.7}}\n"),
+    "deepep": ("dgx_h100", f"model: {{config: {ROOT}/tests/models/tiny_experts_16.json}}\n"
+                           "machine: {groups: {node: {servers: 2}}}\n"
+                           "workload: {kind: training, seq_tokens: 128, global_batch: 16, micro_batch: 1, ep: 16, routing: {skew: 0.7}, expert_exchange: deepep}\n"),
     "fsdp": ("dgx_a100", TINY + "workload: {kind: training, seq_tokens: 128, global_batch: 8, micro_batch: 1, zero_stage: 3, software: torchtitan}\n"),
     "prefill": ("plx_box", TINY + "workload: {kind: disaggregated_prefill, requests: {count: 2, prompt_tokens: 256}, chunk_tokens: 128, "
                                   "prefill: {tp: 2, pp: 2}, decode: {tp: 2, pp: 1, steps: 2}}\n"),

@@ -1,6 +1,8 @@
 """Launches of mixtures of experts in training: closed forms where the host is slower than the GPU, and where it waits for numbers of copies."""
 
+import csv
 import json
+import math
 
 import pytest
 
@@ -63,6 +65,7 @@ def test_a_fast_host_and_a_graph_have_the_same_step(tmp_path):
 
 MIXTURE = MODEL | {"num_local_experts": 32, "num_experts_per_tok": 4}
 SPREAD = {"tp": 1, "dp": 16, "ep": 16, "global_batch": 16 * MICRO_BATCHES, "seq_tokens": 4096}
+DEEPEP = {"expert_exchange": "deepep"}
 
 
 def scenario_of(folder, model=MIXTURE, servers=2, simulation=None, **keys):
@@ -79,14 +82,42 @@ def step_of(folder, **keys):
     return summary(folder / "out")
 
 
+def network_bytes(folder):
+    with (folder / "out" / "links.csv").open() as table:
+        return next(int(row["bytes"]) for row in csv.DictReader(table) if row["port"] == "node0.gpu0.pcie" and row["direction"] == "tx")
+
+
+def test_a_token_crosses_the_network_once_for_each_server(tmp_path):
+    experts, choices, hidden_bytes, tokens, flags = 32, 4, 2048, 4096, 4 * 16
+    reached = 1 - math.comb(experts // 2, choices) / math.comb(experts, choices)  # of the experts of the other server
+    token = [hidden_bytes + 16 * math.ceil((8 + 4 * numbers) / 16) for numbers in (2 * choices, 0, 0, choices)]
+    for batches in (1, MICRO_BATCHES):
+        step_of(tmp_path / str(batches), global_batch=16 * batches, **DEEPEP)
+    more = network_bytes(tmp_path / str(MICRO_BATCHES)) - network_bytes(tmp_path / "1")
+    assert more == pytest.approx((MICRO_BATCHES - 1) * LAYERS * (tokens * reached * sum(token) + flags), rel=1e-5)
+
+
+def test_deepep_is_folded_routed_unevenly_and_overlapped_like_other_exchanges(tmp_path):
+    large = {"servers": 4, "dp": 32, "global_batch": 32} | DEEPEP
+    whole, folded = step_of(tmp_path / "whole", **large), step_of(tmp_path / "folded", simulation={"fold": "require"}, **large)
+    assert folded["simulation"]["simulated_gpus"] == 16
+    assert folded["metrics"]["step_s"] == pytest.approx(whole["metrics"]["step_s"], rel=1e-3)
+    even, skewed = step_of(tmp_path / "even", **DEEPEP), step_of(tmp_path / "skewed", routing={"skew": 1}, **DEEPEP)
+    assert skewed["metrics"]["step_s"] > even["metrics"]["step_s"]
+    stages = {"pp": 2, "dp": 8, "ep": 8, "global_batch": 48, "expert_call_us": 0, "host_us": 1} | DEEPEP
+    apart, beside = step_of(tmp_path / "apart", **stages), step_of(tmp_path / "beside", overlap_moe=True, **stages)
+    assert 0 == apart["metrics"]["hidden_ratio"]["ep"] < beside["metrics"]["hidden_ratio"]["ep"]
+
+
 def test_shared_experts_hide_exchanges(tmp_path):
     # DeepSeek-V2's form: shared experts as wide as the routed ones of a token
     model = MIXTURE | {"model_type": "qwen2_moe", "num_experts": 32, "moe_intermediate_size": 1024, "shared_expert_intermediate_size": 4096}
     keys = {"model": model, "host_us": 1}
-    alone = step_of(tmp_path / "alone", **keys)["metrics"]
-    beside = step_of(tmp_path / "beside", shared_experts_beside=True, **keys)["metrics"]
-    assert beside["exposed_s"]["ep"] < alone["exposed_s"]["ep"] and beside["step_s"] < alone["step_s"]
-    assert beside["hidden_ratio"]["ep"] > alone["hidden_ratio"]["ep"] == 0
+    for exchange in ("all_to_all", "deepep"):
+        alone = step_of(tmp_path / exchange, expert_exchange=exchange, **keys)["metrics"]
+        beside = step_of(tmp_path / f"{exchange}_beside", expert_exchange=exchange, shared_experts_beside=True, **keys)["metrics"]
+        assert beside["exposed_s"]["ep"] < alone["exposed_s"]["ep"] and beside["step_s"] < alone["step_s"]
+        assert beside["hidden_ratio"]["ep"] > alone["hidden_ratio"]["ep"] == 0
 
 
 def test_padded_experts_take_the_copies_of_their_capacity(tmp_path):
@@ -99,9 +130,15 @@ def test_padded_experts_take_the_copies_of_their_capacity(tmp_path):
 
 
 @pytest.mark.parametrize("keys, words", [
+    ({"ep": 1} | DEEPEP, "needs ep of 2 or more"),
+    ({"tp": 2, "dp": 8, "ep": 8, "sequence_parallel": True} | DEEPEP, "needs expert_tp: 1"),
+    ({"launch": "graph"} | DEEPEP, "launch: eager"),
+    ({"expert_capacity": 1.25} | DEEPEP, "expert_exchange: all_to_all"),
     ({"pad_to_capacity": True}, "needs expert_capacity"),
     ({"expert_capacity": 33}, "more than the 32 experts"),
     ({"shared_experts_beside": True}, "no shared experts"),
+    ({"expert_exchange": "deep_ep"}, "did you mean"),
+    ({"dp": 8, "ep": 8, "global_batch": 24, "placement": [0, 1, 2, 3, 8, 9, 10, 11]} | DEEPEP, "each server, but server 0 has 4"),
 ])
 def test_what_experts_cannot_have_is_one_line(keys, words, tmp_path):
     done = run("dgx_h100", scenario_of(tmp_path, **keys), "--check")

@@ -222,7 +222,9 @@ def test_experts_are_whole_where_the_row_says_so_or_replicas_are_too_few():
     plain = {"extra": "Megatron-Bridge; recompute off", "vp": "1"}
     assert workload(MIXTURE, **plain)["expert_tp"] == 1 and "expert_tp" not in workload(MIXTURE, ep="4", **plain)
     assert "EP 24 of TP 8 x DP 4" in reason(MIXTURE, ep="24")
-    assert "DeepEP" in reason(MIXTURE, extra=MIXTURE["extra"].replace("NCCL all-to-all", "DeepEP over UCCL"))
+    assert "expert_exchange" not in asked
+    assert workload(MIXTURE, extra=MIXTURE["extra"].replace("NCCL all-to-all", "DeepEP over UCCL"))["expert_exchange"] == "deepep"
+    assert "HybridEP" in reason(MIXTURE, extra=MIXTURE["extra"].replace("NCCL all-to-all", "HybridEP"))
 
 
 def test_what_is_not_printed_is_chosen_and_the_fastest_run_counts():

@@ -92,7 +92,7 @@ struct TrainingBench : JobBench {
           forward.steps[i].kernels = kernel_of(awaited->kernels[i], kSms);
           forward.steps[i].launches = awaited->launches[i];
         }
-        forward.steps.front().host_waits = true;
+        forward.steps.front().host_waits = transformer::HostWait::after_next;
       }
     }
     plans = std::make_unique<workload::training::SlotPlans>(transformer::stages_of(spec.stage_layers), slots);

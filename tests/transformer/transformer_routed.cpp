@@ -110,7 +110,8 @@ BOOST_AUTO_TEST_CASE(a_backward_pass_has_two_products_for_each_expert_and_matrix
   BOOST_TEST(norms <= kNorm);
   BOOST_TEST(backward.launches() ==
              norms + kCombine + kSorts + kActivation + kPermute + kOperators + kRouter + kProducts * kLocalExperts);
-  for (const LayerStep& step : backward.steps) BOOST_TEST(!step.host_waits);  // sizes are known by now
+  for (const LayerStep& step : backward.steps)
+    BOOST_TEST((step.host_waits == HostWait::none));  // sizes are known by now
 }
 
 BOOST_AUTO_TEST_CASE(products_of_experts_have_the_same_flops_one_by_one) {
@@ -147,7 +148,7 @@ BOOST_AUTO_TEST_CASE(the_host_waits_for_the_numbers_while_rows_are_copied) {
     const Planned plan(RoutedForm(), Direction::forward, ep);
     std::uint32_t waits = 0;
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-      if (!plan.steps[i].host_waits) continue;
+      if (plan.steps[i].host_waits == HostWait::none) continue;
       ++waits;
       BOOST_TEST(plan.steps[i].kernels.kernels.back().name == std::string("counts_of_ranks"));
       BOOST_TEST(plan.steps[i + 1].kernels.kernels.front().name == std::string("row_numbers"));
@@ -212,7 +213,7 @@ BOOST_AUTO_TEST_CASE(padded_experts_get_as_many_rows_and_no_host_waits) {
   form.capacity = 1.25;
   form.pads = true;
   const Planned padded(form), plain{RoutedForm()};
-  for (const LayerStep& step : padded.steps) BOOST_TEST(!step.host_waits);
+  for (const LayerStep& step : padded.steps) BOOST_TEST((step.host_waits == HostWait::none));
   using Collectives = std::vector<std::pair<Operation, Bytes>>;
   constexpr Bytes kCopies = kTokens * 8 * 5 / 4;
   const std::pair<Operation, Bytes> copies{Operation::all_to_all, kCopies * 2048 * 2},

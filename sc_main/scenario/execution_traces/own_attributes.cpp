@@ -1,5 +1,6 @@
 #include "sc_main/scenario/execution_traces/own_attributes.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -50,6 +51,17 @@ void visit(Spec& s, Visit&& number) {
   number(s.cost.network_send, 0, kMostTime);
   number(s.cost.network_receive, 0, kMostTime);
   number(s.cost.proxy_rate, 0, std::numeric_limits<std::int64_t>::max());
+}
+
+constexpr std::int64_t kTokensFollow = 0;  // no weight is 0
+
+/// The same of an exchange of tokens.
+template <class Tokens, class Visit>
+void visit_tokens(Tokens& t, Visit&& number) {
+  number(t.leg, 1, 3);
+  number(t.token_bytes, 0, kMostBytes);
+  number(t.network_bytes, 0, kMostBytes);
+  number(t.notifies, 0, 1);
 }
 
 std::int64_t as_number(Time time) { return time.fs(); }
@@ -108,26 +120,51 @@ std::vector<std::int64_t> numbers_of(const CollectiveSpec& spec) {
   std::vector<std::int64_t> numbers;
   visit(spec, [&](const auto& field, std::int64_t, std::int64_t) { numbers.push_back(as_number(field)); });
   if (!spec.shares.is_even()) numbers.insert(numbers.end(), spec.shares.of->begin(), spec.shares.of->end());
+  if (!spec.tokens.runs()) return numbers;
+  numbers.push_back(kTokensFollow);
+  visit_tokens(spec.tokens,
+               [&](const auto& field, std::int64_t, std::int64_t) { numbers.push_back(as_number(field)); });
+  if (spec.tokens.of_servers != nullptr)
+    numbers.insert(numbers.end(), spec.tokens.of_servers->begin(), spec.tokens.of_servers->end());
   return numbers;
 }
+
+namespace {
+
+using Weights = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+/// @return whether all of [next, end) are weights  @param weights  null if there are none
+bool read_weights(const std::vector<std::int64_t>& numbers, std::size_t next, std::size_t end, Weights& weights) {
+  if (next >= end) return true;
+  const auto from = numbers.begin() + static_cast<std::ptrdiff_t>(next),
+             to = numbers.begin() + static_cast<std::ptrdiff_t>(end);
+  const auto is_weight = [](std::int64_t n) { return n > 0 && n <= std::numeric_limits<std::uint32_t>::max(); };
+  weights = std::make_shared<const std::vector<std::uint32_t>>(from, to);
+  return std::all_of(from, to, is_weight);
+}
+
+}  // namespace
 
 std::optional<CollectiveSpec> spec_of(const std::vector<std::int64_t>& numbers) {
   CollectiveSpec spec;
   std::size_t next = 0;
   bool is_right = true;
-  visit(spec, [&](auto& field, std::int64_t least, std::int64_t most) {
+  const auto read = [&](auto& field, std::int64_t least, std::int64_t most) {
     const std::int64_t value = next < numbers.size() ? numbers[next] : -1;
     ++next;
     is_right = is_right && value >= least && value <= most;
     if (is_right) set(field, value);
-  });
-  // What follows are the shares of an all-to-all.
-  for (std::size_t i = next; i < numbers.size(); ++i)
-    is_right = is_right && numbers[i] > 0 && numbers[i] <= std::numeric_limits<std::uint32_t>::max();
-  if (!is_right || next > numbers.size()) return std::nullopt;
-  if (next < numbers.size())
-    spec.shares.of = std::make_shared<const std::vector<std::uint32_t>>(
-        numbers.begin() + static_cast<std::ptrdiff_t>(next), numbers.end());
+  };
+  visit(spec, read);
+  if (!is_right) return std::nullopt;
+  // What follows are the shares of an all-to-all, then what is told of tokens.
+  const auto tokens = static_cast<std::size_t>(
+      std::find(numbers.begin() + static_cast<std::ptrdiff_t>(next), numbers.end(), kTokensFollow) - numbers.begin());
+  if (!read_weights(numbers, next, tokens, spec.shares.of)) return std::nullopt;
+  if (tokens == numbers.size()) return spec;
+  next = tokens + 1;
+  visit_tokens(spec.tokens, read);
+  if (!is_right || !read_weights(numbers, next, numbers.size(), spec.tokens.of_servers)) return std::nullopt;
   return spec;
 }
 

@@ -367,7 +367,7 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
                     "is not modelled with the multi-head latent attention of " + model.name + "; accepted: none");
   check_adapters_overlap(spec, source);
   check_gtp_sums(spec, machine, source);
-  check_expert_exchange(spec, model, source);
+  check_expert_exchange(spec, model, machine, source);
   check_groups_used({0}, machine, source);
   return spec;
 }

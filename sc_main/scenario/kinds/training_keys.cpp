@@ -80,6 +80,9 @@ void add_software_keys(Record<TrainingSection>& r) {
         "expert_capacity: each expert gets as many rows, so that no host waits for their numbers");
   r.add("shared_experts_beside", routed(&transformer::RoutedForm::shared_beside),
         "shared experts run beside the exchanges with routed ones (Megatron-LM, --moe-shared-expert-overlap)");
+  r.choice("expert_exchange", routed(&transformer::RoutedForm::dispatch), words_of(transformer::kTokenDispatchNames),
+           "how tokens reach the ranks with their experts. all_to_all: a copy for each expert, in NCCL's all-to-alls; "
+           "deepep: once for each server and rank, in DeepEP's normal kernels");
   r.choice("launch", of_software(&Software::launch), words_of(workload::training::kLaunchNames),
            "eager: the host launches each kernel; graph: the GPU runs a captured graph")
       .fallback(kOfSoftware);

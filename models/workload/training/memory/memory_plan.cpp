@@ -266,6 +266,8 @@ MemoryPlan::MemoryPlan(const transformer::ModelShape& model, const TrainingSpec&
     if (spec.gtp() > 1) add_gathered_matrices(peak, model, spec, stages, schedule.rank_of, p);
     if (spec.zero_stage == 3) peak.gathered = gathered(model, spec, stages, schedule.rank_of, p);
     peak.reserved = static_cast<Bytes>(spec.software.reserved_bytes);
+    if (spec.software.routed.dispatch == transformer::TokenDispatch::deepep)
+      peak.reserved += collective::deepep_buffer_bytes(spec.expert_ranks(), transformer::hidden_bytes(model, 1));
     Bytes held = 0, on_host = 0;
     for (std::size_t i = 0; i < schedule.slots[p].size(); ++i) {
       const Slot& slot = schedule.slots[p][i];

@@ -7,6 +7,7 @@
 
 namespace railyard::workload::training {
 
+using transformer::HostWait;
 using transformer::RankGroup;
 
 namespace {
@@ -36,7 +37,9 @@ Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabr
 
 double collective_s(const SlotStep& step, const Sites& sites) {
   const collective::Site& site = sites[static_cast<std::size_t>(step.group)];
-  return step.kernels != nullptr || site.ranks == 1 ? 0 : collective::planned_s(site, step.operation, step.bytes);
+  if (step.kernels != nullptr || site.ranks == 1) return 0;
+  const bool crosses = step.tokens.runs() && site.servers > 1;
+  return collective::planned_s(site, step.operation, crosses ? step.tokens.network_bytes : step.bytes);
 }
 
 gpu::LayerTime planned_time(const SlotPlan& plan, const Sites& sites) {
@@ -63,8 +66,10 @@ double waiting_slot_s(const SlotPlan& plan, const Sites& sites, const Software& 
     if (step.coupled == nullptr && !step.beside_next) step_s += collective_s(step, sites);
     if (step.coupled != nullptr) step_s += step.coupled->kernels_s();
     gpu_s = std::max(gpu_s, host_s) + step_s;
-    if (waits) host_s = std::max(host_s, awaited_s) + launch_s;  // the wait is a call, too
-    waits = step.host_waits;
+    const auto wait = [&](double until_s) { host_s = std::max(host_s, until_s) + launch_s; };  // a call, too
+    if (waits) wait(awaited_s);
+    waits = step.host_waits == HostWait::after_next;
+    if (step.host_waits == HostWait::at_once) wait(gpu_s);
   }
   return gpu_s;
 }
@@ -102,8 +107,8 @@ std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec
       const gpu::LayerTime time = planned_time(plan, sites);
       const double gpu_s = time.kernels_s + time.waits_s;
       if (spec.software.launch != Launch::eager) return Time::seconds(gpu_s);
-      const bool waits =
-          std::any_of(plan.steps.begin(), plan.steps.end(), [](const SlotStep& step) { return step.host_waits; });
+      const bool waits = std::any_of(plan.steps.begin(), plan.steps.end(),
+                                     [](const SlotStep& step) { return step.host_waits != HostWait::none; });
       if (waits) {
         const double before_s = (kind == SlotKind::forward ? spec.software.slot_host_us : 0) * 1e-6;
         return Time::seconds(before_s + waiting_slot_s(plan, sites, spec.software));

@@ -69,6 +69,13 @@ struct Planned {
   std::vector<gpu::SharedChain> chains;
 };
 
+/// Calls of the framework beside launches. DeepEP's first kernel is launched in the call of the numbers before it, or of flags.
+std::uint32_t calls_of(const LayerStep& step) {
+  using Leg = collective::TokenExchange::Leg;
+  const bool goes_on = step.tokens.leg == Leg::dispatch || step.tokens.leg == Leg::combine;
+  return goes_on ? 0 : std::max(1u, step.kernels.calls());
+}
+
 /// @param routes  the layer has experts
 void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer, bool routes) {
   for (std::size_t i = 0; i < planned.steps.size(); ++i) {
@@ -76,7 +83,7 @@ void append(SlotPlan& plan, const Planned& planned, std::uint32_t layer, bool ro
     const LayerStep& step = coupled.layer;
     plan.steps.push_back({planned.chains[i], step.operation, step.bytes, layer, step.part, step.beside_next,
                           step.kernels.launches(), step.group, coupled.use, coupled.coupled, coupled.comm_sms,
-                          step.shares, routes ? std::max(1u, step.kernels.calls()) : 0, step.host_waits});
+                          step.shares, routes ? calls_of(step) : 0, step.host_waits, step.tokens});
     plan.kernels_s += step.kernels.seconds + (coupled.coupled != nullptr ? coupled.coupled->kernels_s() : 0);
     plan.flops += step.kernels.flops + coupled.flops;
   }

@@ -34,7 +34,8 @@ struct SlotStep {
   std::uint32_t comm_sms = 0;      ///< of a collective beside kernels; 0: the library's choice
   collective::Shares shares = {};  ///< of an all-to-all
   std::uint32_t calls = 0;         ///< of the framework in a layer with experts, beside launches
-  bool host_waits = false;         ///< for these kernels, after the launch of the next step
+  transformer::HostWait host_waits = transformer::HostWait::none;
+  collective::TokenExchange tokens = {};  ///< of an all-to-all
 };
 
 struct SlotPlan {

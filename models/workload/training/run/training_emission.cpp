@@ -40,7 +40,8 @@ namespace {
 /// Copies of tokens to experts or back, or their weights. Several in a row run beside the same kernels.
 bool sends_copies(const SlotStep& step) {
   return step.group == RankGroup::ep && step.kernels == nullptr && step.coupled == nullptr &&
-         step.operation == collective::Operation::all_to_all;
+         step.operation == collective::Operation::all_to_all &&
+         step.tokens.leg != collective::TokenExchange::Leg::notify;
 }
 
 }  // namespace
@@ -128,13 +129,16 @@ void TrainingStep::emit_next_step(Emission& e) {
   }
   if (divided_ != nullptr) divided_->before_step(p, index, detail, step, e.slot.kind);
   emit_step(p, index, detail, step, i == e.begins, e.ended());
-  for (std::size_t n = 0; n < e.awaited.size(); ++n) {
-    std::vector<JobRef> jobs{e.awaited[n]};
-    programs_.wait_on_host(e.ranks[n], jobs, jobs_.label(Jobs::kHostWait, index, detail, e.ranks[n]));
-  }
+  const auto wait = [&](std::uint32_t rank, const JobRef& job) {
+    std::vector<JobRef> jobs{job};
+    programs_.wait_on_host(rank, jobs, jobs_.label(Jobs::kHostWait, index, detail, rank));
+  };
+  for (std::size_t n = 0; n < e.awaited.size(); ++n) wait(e.ranks[n], e.awaited[n]);
   e.awaited.clear();
-  if (step.host_waits)
-    for (const std::uint32_t rank : e.ranks) e.awaited.push_back(programs_.last(rank));
+  for (const std::uint32_t rank : e.ranks) {
+    if (step.host_waits == transformer::HostWait::after_next) e.awaited.push_back(programs_.last(rank));
+    if (step.host_waits == transformer::HostWait::at_once) wait(rank, programs_.last(rank));
+  }
   if (e.completes || e.before_head) {
     const bool is_head = step.layer == SlotStep::kEnds && e.layer_ends.empty();
     const std::uint32_t layer =
@@ -257,6 +261,7 @@ void TrainingStep::emit_step(std::uint32_t p, std::uint32_t index, std::uint32_t
 }
 
 const collective::CollectiveSpec& TrainingStep::choose(Communicator& communicator, const SlotStep& step) {
+  if (step.tokens.runs()) return communicator.choose_tokens(step.bytes, step.shares, step.tokens);
   return step.shares.is_even() ? communicator.choose(step.operation, step.bytes)
                                : communicator.choose_all_to_all(step.bytes, step.shares);
 }
