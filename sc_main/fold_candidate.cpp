@@ -173,7 +173,8 @@ std::optional<Candidate> find_candidate(const Scenario& scenario, std::string& w
   if (scenario.machine.sharp) {
     why_not = "switches add over all servers (machine.network.sharp)";
   } else if (const auto* training = scenario.if_spec<TrainingSpec>()) {
-    return candidate(*training, scenario.machine, why_not);
+    if (training->stage_groups.empty()) return candidate(*training, scenario.machine, why_not);
+    why_not = "pipeline ranks have GPUs of several groups";
   } else if (const auto* test = scenario.if_spec<CollectiveBenchSpec>()) {
     if (scenario.machine.groups.size() == 1) return candidate(*test, gpus, why_not);
     why_not = "servers of different groups differ";

@@ -44,9 +44,9 @@ double products_s(const SlotPlan& plan) {
 }  // namespace
 
 Value TrainingRun::memory_terms() const {
-  const double limit = group().gpu.hbm.visible_bytes();
   Value all = Value::empty_list();
   for (std::uint32_t p = 0; p < spec().pp(); ++p) {
+    const double limit = gpu_of(p).hbm.visible_bytes();
     const PeakMemory& peak = memory_->peak(p);
     Value terms{{"pipeline_rank", p},
                 {"weights_bytes", peak.state.weights + peak.narrow_weights},
@@ -236,11 +236,11 @@ std::string TrainingRun::explain_text(const Value& e) const {
         use.ranks, static_cast<double>(use.activations) * 1e-9, static_cast<double>(use.state) * 1e-9,
         scenario_.machine.host_memory.bytes * 1e-9);
   }
-  const PeakMemory& largest = memory_->largest();
-  const double limit = group().gpu.hbm.visible_bytes(), left = limit - static_cast<double>(largest.total());
-  text += fmt::format(
-      "  {} has {:.2f} GB: {:.2f} GB {}\n", group().gpu.name, limit * 1e-9, std::abs(left) * 1e-9,
-      left < 0 ? "too little, " + what_fits() : "are left on pipeline rank " + std::to_string(largest.pipeline_rank));
+  const std::uint32_t rank = tightest(*memory_).pipeline_rank;
+  const double left = left_bytes(*memory_, rank);
+  text += fmt::format("  {} has {:.2f} GB: {:.2f} GB {}\n", gpu_of(rank).name, gpu_of(rank).hbm.visible_bytes() * 1e-9,
+                      std::abs(left) * 1e-9,
+                      left < 0 ? "too little, " + what_fits() : "are left on pipeline rank " + std::to_string(rank));
   if (!e["sent"].items().empty()) text += "\na rank sends in a step, on the pipeline rank that sends most\n";
   for (const Value& group : e["sent"].items())
     text += fmt::format("  {} of {} ranks: {:.3f} GB = {}\n", group["group"].text(), group["ranks"].integer(),

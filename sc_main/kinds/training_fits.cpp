@@ -17,13 +17,26 @@ using workload::training::ScheduleKind;
 using workload::training::Slot;
 using workload::training::SlotKind;
 
+double TrainingRun::left_bytes(const MemoryPlan& plan, std::uint32_t pipeline_rank) const {
+  return gpu_of(pipeline_rank).hbm.visible_bytes() - static_cast<double>(plan.peak(pipeline_rank).total());
+}
+
+const PeakMemory& TrainingRun::tightest(const MemoryPlan& plan) const {
+  if (spec().stage_groups.empty()) return plan.largest();
+  std::uint32_t tightest = 0;
+  for (std::uint32_t p = 1; p < spec().pp(); ++p)
+    if (left_bytes(plan, p) < left_bytes(plan, tightest)) tightest = p;
+  return plan.peak(tightest);
+}
+
 void TrainingRun::check_fits() const {
-  const PeakMemory& peak = memory_->largest();
-  const double limit = group().gpu.hbm.visible_bytes();
-  if (static_cast<double>(peak.total()) > limit)
-    throw InputError(scenario_.workload_origin,
-                     fmt::format("workload: a rank of pipeline rank {} needs {}, but {} has {:.2f} GB; {}",
-                                 peak.pipeline_rank, sum_text(peak), group().gpu.name, limit * 1e-9, what_fits()));
+  const PeakMemory& peak = tightest(*memory_);
+  const gpu::GpuDatasheet& gpu = gpu_of(peak.pipeline_rank);
+  if (left_bytes(*memory_, peak.pipeline_rank) < 0)
+    throw InputError(
+        scenario_.workload_origin,
+        fmt::format("workload: a rank of pipeline rank {} needs {}, but {} has {:.2f} GB; {}", peak.pipeline_rank,
+                    sum_text(peak), gpu.name, gpu.hbm.visible_bytes() * 1e-9, what_fits()));
   check_host_fits();
 }
 
@@ -101,7 +114,8 @@ std::string TrainingRun::what_fits() const {
   };
   if (scenario_.model.heads % (2 * spec().tp()) == 0 && 2 * spec().tp() <= scenario_.machine.board.gpus)
     trade(Dimension::tp, "tp");
-  if (2 * spec().stage_layers.size() <= scenario_.model.layers) trade(Dimension::pp, "pp");
+  if (spec().stage_groups.empty() && 2 * spec().stage_layers.size() <= scenario_.model.layers)
+    trade(Dimension::pp, "pp");
   std::vector<std::string> fitting;
   for (auto& [text, changed] : changes) {
     if (changed.pp() != spec().pp())
@@ -111,11 +125,11 @@ std::string TrainingRun::what_fits() const {
     workload::training::Schedule schedule = make_schedule(changed.schedule);
     if (changed.defer_embedding_wgrad) schedule = with_head_deferred(std::move(schedule));
     const MemoryPlan plan(scenario_.model, changed, schedule);
-    const auto needed = static_cast<double>(plan.largest().total());
-    if (needed > group().gpu.hbm.visible_bytes()) continue;
+    const PeakMemory& peak = tightest(plan);
+    if (left_bytes(plan, peak.pipeline_rank) < 0) continue;
     if (changed.offload.has_any() && static_cast<double>(host_use(plan).total()) > scenario_.machine.host_memory.bytes)
       continue;
-    fitting.push_back(fmt::format("{} ({:.2f} GB)", text, needed * 1e-9));
+    fitting.push_back(fmt::format("{} ({:.2f} GB)", text, static_cast<double>(peak.total()) * 1e-9));
   }
   if (fitting.empty()) return "use more GPUs, or a larger tp or pp";
   std::string text = fitting.front();

@@ -29,11 +29,16 @@ double TrainingRun::hardware_flops() const {
 }
 
 double TrainingRun::peak_flops() const {
-  const gpu::GpuDatasheet& gpu = group().gpu;
   const auto& narrow = spec().form.narrow;
   const DataType products = narrow ? narrow->dtype : scenario_.model.dtype;
-  return gpu.sm.flop_per_clock[static_cast<std::size_t>(products)] * gpu.sm.count * gpu.clock_hz() *
-         static_cast<double>(spec().ranks());
+  std::vector<double> ranks(scenario_.machine.groups.size());  // whole numbers
+  for (std::uint32_t p = 0; p < spec().pp(); ++p) ranks[spec().group_of(p)] += spec().ranks() / spec().pp();
+  double sum = 0;
+  for (std::size_t g = 0; g < ranks.size(); ++g) {
+    const gpu::GpuDatasheet& gpu = scenario_.machine.groups[g].gpu;
+    sum += gpu.sm.flop_per_clock[static_cast<std::size_t>(products)] * gpu.sm.count * gpu.clock_hz() * ranks[g];
+  }
+  return sum;
 }
 
 double TrainingRun::mean_of(const std::function<double(const RankAccount&)>& part) const {
@@ -94,8 +99,8 @@ const Metrics<TrainingRun>& TrainingRun::declared_metrics() {
        [](const Run& r) { return r.of_a_step(r.model_flops() / r.step_s() / r.peak_flops()); }},
       {"hfu", "", "the same with the FLOPs that the GPUs run, also those of recomputation",
        [](const Run& r) { return r.of_a_step(r.hardware_flops() / r.step_s() / r.peak_flops()); }},
-      {"sm_clock_mhz", "MHz", "clock of the SMs, by the power that waits for collectives leave to kernels",
-       [](const Run& r) -> Value { return r.kernels_.gpu().sm.clock_mhz; }},
+      {"sm_clock_mhz", "MHz", "clock of the first rank's SMs, by the power that waits for collectives leave to kernels",
+       [](const Run& r) -> Value { return r.kernels_[r.spec().group_of(0)].gpu().sm.clock_mhz; }},
       {"kernels_s", "s", "kernels of a step except the optimizer's, mean of all ranks",
        [](const Run& r) -> Value { return r.mean(&RankAccount::kernels_s); }},
       {"optimizer_s", "s", "kernels of gradient norm and optimizer, mean of all ranks",

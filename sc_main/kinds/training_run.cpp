@@ -44,11 +44,12 @@ TrainingRun::TrainingRun(const Scenario& scenario, platforms::Machine& machine, 
       gpus_(placed_on(spec())),
       ranks_(add_ranks(gpus_, TrainingStep::kStreams, spec().numbers)),
       kernels_(step_kernels(planned_traffic())),
-      timer_(scenario.model, spec().tp(), kernels_) {
-  timer_.set_training(spec().form);
-  if (spec().whole_experts) timer_.deal_whole_experts();
-  for (execution::Rank* rank : ranks_) rank->gpu->sms().set_energy_clock(kernels_.gpu().boost_ratio());
-  plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timer_);
+      timers_(layer_timers(kernels_)) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    const std::uint32_t group = spec().group_of(mesh().coordinate(r, Dimension::pp));
+    ranks_[r]->gpu->sms().set_energy_clock(kernels_[group].gpu().boost_ratio());
+  }
+  plans_ = std::make_unique<SlotPlans>(scenario.model, spec(), timers_);
   stage_times_ = planned_times(*plans_, spec(), mesh(), fabric_, pipeline_bytes(scenario.model, spec()));
   if (spec().table) {
     schedule_ = *spec().table;
@@ -73,22 +74,34 @@ workload::training::HostSide TrainingRun::hosts() const {
   return hosts;
 }
 
-gpu::KernelTimer TrainingRun::step_kernels(const gpu::LayerTraffic& traffic) const {
-  return gpu::KernelTimer(
-      gpu::with_flash_attention(gpu::at_step_clock(group().gpu, traffic), spec().software.flash_attention));
+std::vector<gpu::KernelTimer> TrainingRun::step_kernels(const gpu::LayerTraffic& traffic) const {
+  std::vector<gpu::KernelTimer> kernels;
+  for (const platforms::GroupSpec& group : scenario_.machine.groups)
+    kernels.emplace_back(
+        gpu::with_flash_attention(gpu::at_step_clock(group.gpu, traffic), spec().software.flash_attention));
+  return kernels;
+}
+
+std::vector<transformer::LayerTimer> TrainingRun::layer_timers(std::vector<gpu::KernelTimer>& kernels) const {
+  std::vector<transformer::LayerTimer> timers;
+  for (gpu::KernelTimer& of_group : kernels) {
+    transformer::LayerTimer& timer = timers.emplace_back(scenario_.model, spec().tp(), of_group);
+    timer.set_training(spec().form);
+    if (spec().whole_experts) timer.deal_whole_experts();
+  }
+  return timers;
 }
 
 gpu::LayerTraffic TrainingRun::planned_traffic() const {
-  if (group().gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
-    throw InputError(scenario_.model_origin, "model: " + no_tensor_rate_text(group().gpu, scenario_.model.dtype));
+  for (const platforms::GroupSpec& group : scenario_.machine.groups)
+    if (group.gpu.sm.flop_per_clock[static_cast<std::size_t>(scenario_.model.dtype)] == 0)
+      throw InputError(scenario_.model_origin, "model: " + no_tensor_rate_text(group.gpu, scenario_.model.dtype));
   gpu::LayerTraffic traffic;
   constexpr int kPlans = 2;  // a third one changes steps by less than 0.1 %
   for (int i = 0; i < kPlans; ++i) {
-    gpu::KernelTimer kernels = step_kernels(traffic);
-    transformer::LayerTimer timer(scenario_.model, spec().tp(), kernels);
-    timer.set_training(spec().form);
-    if (spec().whole_experts) timer.deal_whole_experts();
-    traffic = workload::training::planned_traffic(SlotPlans(scenario_.model, spec(), timer), spec(), mesh(), fabric_);
+    std::vector<gpu::KernelTimer> kernels = step_kernels(traffic);
+    std::vector<transformer::LayerTimer> timers = layer_timers(kernels);
+    traffic = workload::training::planned_traffic(SlotPlans(scenario_.model, spec(), timers), spec(), mesh(), fabric_);
   }
   return traffic;
 }
@@ -261,9 +274,9 @@ std::string TrainingRun::table() const {
   line("bubble", mean(&RankAccount::bubble_s));
   line("host", mean(&RankAccount::host_s));
   line("optimizer", mean(&RankAccount::optimizer_s));
-  const PeakMemory& peak = memory_->largest();
+  const PeakMemory& peak = tightest(*memory_);
   text += fmt::format("\n  memory, pipeline rank {}: {}, of {:.2f} GB\n", peak.pipeline_rank, sum_text(peak),
-                      group().gpu.hbm.visible_bytes() * 1e-9);
+                      gpu_of(peak.pipeline_rank).hbm.visible_bytes() * 1e-9);
   if (spec().pp() == 1 || !done()) return text;
   return text + "\n  slots of the last step, on the first rank of each pipeline rank\n" +
          gantt_of(schedule_, step_->slot_times());

@@ -54,7 +54,9 @@ class TrainingRun : public WorkloadRun {
 
  private:
   const Spec& spec() const { return scenario_.spec<Spec>(); }
-  gpu::KernelTimer step_kernels(const gpu::LayerTraffic& traffic) const;
+  /// By group of the machine.
+  std::vector<gpu::KernelTimer> step_kernels(const gpu::LayerTraffic& traffic) const;
+  std::vector<transformer::LayerTimer> layer_timers(std::vector<gpu::KernelTimer>& kernels) const;
   /// Shares of the time of slots, at the clock that they give. @throws InputError: a data type without a tensor rate
   gpu::LayerTraffic planned_traffic() const;
   /// @throws InputError: a schedule or a slot too long for the labels of jobs
@@ -83,7 +85,13 @@ class TrainingRun : public WorkloadRun {
   Value memory_terms() const;
   /// At the peak, by the rank that needs most; the first of equal ranks.
   const workload::training::HeldMemory& largest_held() const;
-  const platforms::GroupSpec& group() const { return scenario_.machine.groups.front(); }
+  const gpu::GpuDatasheet& gpu_of(std::uint32_t pipeline_rank) const {
+    return scenario_.machine.groups[spec().group_of(pipeline_rank)].gpu;
+  }
+  /// Of a rank of the pipeline rank.
+  double left_bytes(const workload::training::MemoryPlan& plan, std::uint32_t pipeline_rank) const;
+  /// Of the pipeline rank with the least memory left; the first of equal ones.
+  const workload::training::PeakMemory& tightest(const workload::training::MemoryPlan& plan) const;
   std::string title() const;
   /// The name of the schedule.
   std::string schedule_text() const;
@@ -104,8 +112,8 @@ class TrainingRun : public WorkloadRun {
 
   std::vector<GpuId> gpus_;  ///< by rank
   std::vector<execution::Rank*> ranks_;
-  gpu::KernelTimer kernels_;
-  transformer::LayerTimer timer_;
+  std::vector<gpu::KernelTimer> kernels_;        ///< by group of the machine
+  std::vector<transformer::LayerTimer> timers_;  ///< the same
   std::unique_ptr<workload::training::SlotPlans> plans_;
   std::vector<workload::training::StageTimes> stage_times_;  ///< planned, by virtual stage
   workload::training::Schedule table_;                       ///< as workload.schedule reads it

@@ -63,7 +63,7 @@ struct TrainingBench : JobBench {
       : JobBench(training_machine(), its_schedule.ranks(), TrainingStep::kStreams),
         schedule(std::move(its_schedule)),
         stage_times(times),
-        kernels(scenario.machine.groups.front().gpu) {
+        kernels{gpu::KernelTimer(scenario.machine.groups.front().gpu)} {
     scenario.model.layers = schedule.stages();
     spec.seq_tokens = 8;
     spec.global_batch = schedule.micro_batches;
@@ -140,7 +140,7 @@ struct TrainingBench : JobBench {
   workload::training::Schedule schedule;
   std::vector<StageTimes> stage_times;
   workload::training::TrainingSpec spec;
-  gpu::KernelTimer kernels;
+  std::vector<gpu::KernelTimer> kernels;
   std::unique_ptr<workload::training::SlotPlans> plans;
   std::unique_ptr<workload::training::MemoryPlan> memory;
   std::unique_ptr<TrainingStep> step;

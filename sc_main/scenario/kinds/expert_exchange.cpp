@@ -11,16 +11,6 @@ namespace {
 
 using workload::Dimension;
 
-/// Ranks between neighbours in a dimension.
-std::uint32_t stride_of(const workload::training::TrainingSpec& spec, Dimension dimension) {
-  std::uint32_t stride = 1;
-  for (const Dimension inner : spec.order) {
-    if (inner == dimension) break;
-    stride *= spec.sizes[static_cast<std::size_t>(inner)];
-  }
-  return stride;
-}
-
 /// Of the group of the first rank. Groups of other ranks are placed alike, unless the user places each rank.
 std::map<std::uint32_t, std::uint32_t> ranks_by_server(const workload::training::TrainingSpec& spec,
                                                        std::uint32_t gpus) {
@@ -28,7 +18,7 @@ std::map<std::uint32_t, std::uint32_t> ranks_by_server(const workload::training:
   const std::uint32_t tp = spec.whole_experts ? spec.tp() : 1;
   for (std::uint32_t e = 0; e < spec.ep(); ++e)
     for (std::uint32_t t = 0; t < tp; ++t)
-      ++ranks[spec.placement[e * stride_of(spec, Dimension::ep) + t * stride_of(spec, Dimension::tp)] / gpus];
+      ++ranks[spec.placement[e * spec.stride(Dimension::ep) + t * spec.stride(Dimension::tp)] / gpus];
   return ranks;
 }
 
@@ -61,7 +51,8 @@ void check_expert_exchange(const workload::training::TrainingSpec& spec, const t
   if (spec.gtp() > 1 || spec.cp() > 1) refuse("needs gtp: none and cp: 1");
   if (spec.software.launch != workload::training::Launch::eager || !routed.synchronizes)
     refuse("needs launch: eager and experts_synchronize: true, because the host waits for the numbers of tokens");
-  if (machine.groups.front().nvlink_planes.empty()) refuse("needs NVLink");
+  for (const platforms::GroupSpec& group : machine.groups)
+    if (group.nvlink_planes.empty()) refuse("needs NVLink");
   if (collective::deepep_chunks(ranks) == nullptr)
     refuse("has no kernels for ep " + std::to_string(ranks) + ", only for " + collective::deepep_ranks());
   const std::uint32_t together = std::min(ranks, collective::kDeepEpServerRanks);

@@ -33,13 +33,7 @@ GraphSheet resolve_graphs(const GraphSheet& sheet, const Source& source) {
 std::uint32_t group_of(const InstanceSection& written, const platforms::MachineSpec& machine, const std::string& key,
                        const Source& source) {
   if (written.group.empty()) return 0;
-  std::vector<std::string> names;
-  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
-    if (machine.groups[g].name == written.group) return g;
-    names.push_back(machine.groups[g].name);
-  }
-  throw InputError(place_of(source.root, key + ".group"),
-                   key + ".group: no group " + in_quotes(written.group) + suggestion(written.group, names));
+  return group_named(written.group, key + ".group", machine, source);
 }
 
 void check_replicas(const InstanceSpec& spec, const std::string& key, const Source& source) {

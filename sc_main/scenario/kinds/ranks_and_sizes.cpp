@@ -55,12 +55,25 @@ void read_sizes(SizesSection& section, const Node& node, const std::string& path
       node, path, [&](const Node& n, const std::string& p) { return read_integer(bytes, n, p); });
 }
 
+std::uint32_t group_named(const std::string& name, const std::string& key, const platforms::MachineSpec& machine,
+                          const Source& source) {
+  std::vector<std::string> names;
+  for (std::uint32_t g = 0; g < machine.groups.size(); ++g) {
+    if (machine.groups[g].name == name) return g;
+    names.push_back(machine.groups[g].name);
+  }
+  throw InputError(place_of(source.root, key), key + ": no group " + in_quotes(name) + suggestion(name, names));
+}
+
+std::uint32_t all_gpus(const platforms::MachineSpec& machine) {
+  return std::accumulate(machine.groups.begin(), machine.groups.end(), 0u,
+                         [&](std::uint32_t sum, const auto& g) { return sum + g.servers * machine.board.gpus; });
+}
+
 std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
                                          const Source& source) {
   const std::uint32_t per_server = machine.board.gpus;
-  const std::uint32_t gpus =
-      std::accumulate(machine.groups.begin(), machine.groups.end(), 0u,
-                      [&](std::uint32_t sum, const auto& g) { return sum + g.servers * per_server; });
+  const std::uint32_t gpus = all_gpus(machine);
   if (written.ranks) {
     if (written.ranks_per_server) refuse_workload(source, "ranks_per_server", "is not accepted with a list of ranks");
     if (written.ranks->size() < 2) refuse_workload(source, "ranks", "too few GPUs; accepted: at least two");

@@ -52,6 +52,11 @@ void add_sizes(Record<Section>& r) {
       .fallback("from min_bytes, max_bytes and factor");
 }
 
+/// The number of a group of the machine. @param key  where it is named  @throws InputError: there is none of this name
+std::uint32_t group_named(const std::string& name, const std::string& key, const platforms::MachineSpec& machine,
+                          const Source& source);
+/// Of all groups.
+std::uint32_t all_gpus(const platforms::MachineSpec& machine);
 /// Candidates are all GPUs, or the first GPUs of each server. The result: the first candidates, or the listed ones.
 std::vector<std::uint32_t> resolve_ranks(const RanksSection& written, const platforms::MachineSpec& machine,
                                          const Source& source);

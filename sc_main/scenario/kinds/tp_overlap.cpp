@@ -110,8 +110,8 @@ void resolve_tp_overlap(workload::training::TrainingSpec& spec, const std::optio
   } else if (spec.sequence_parallel) {
     spec.tp_overlap.set_all(spec.software.tp_overlap);
   }
-  const platforms::GroupSpec& group = machine.groups.front();
-  spec.tp_direct = !group.nvlink_planes.empty();
+  spec.tp_direct = std::none_of(machine.groups.begin(), machine.groups.end(),
+                                [](const auto& group) { return group.nvlink_planes.empty(); });
   spec.form.input_reduce = spec.tp_overlap.input_reduce(spec.software.reduce_beside_wgrad);
   if (!spec.tp_overlap.any()) return;
   const auto refuse = [&](const std::string& text) { refuse_workload(source, "tp_overlap", text); };
@@ -131,9 +131,10 @@ void resolve_tp_overlap(workload::training::TrainingSpec& spec, const std::optio
   if (spec.tp_overlap.uses(OverlapWord::pipelined) && tokens % pieces != 0)
     refuse("pipelined needs tokens in " + std::to_string(TpOverlap::kOptions.splits) + " pieces for tp " +
            std::to_string(spec.tp()) + ", but a micro-batch of a rank has " + std::to_string(tokens) + " tokens");
-  if (const std::uint32_t most = spec.tp_overlap.most_comm_sms(); most >= group.gpu.sm.count)
-    refuse("its collectives use " + std::to_string(most) + " SMs, but " + group.gpu.name + " has " +
-           std::to_string(group.gpu.sm.count));
+  for (const platforms::GroupSpec& group : machine.groups)
+    if (const std::uint32_t most = spec.tp_overlap.most_comm_sms(); most >= group.gpu.sm.count)
+      refuse("its collectives use " + std::to_string(most) + " SMs, but " + group.gpu.name + " has " +
+             std::to_string(group.gpu.sm.count));
   if (!spec.tp_overlap.has_userbuffers()) return;
   for (std::uint32_t r = 0; r < spec.ranks(); r += spec.tp()) {
     const std::uint32_t server = spec.placement[r] / machine.board.gpus;

@@ -10,6 +10,7 @@
 #include "sc_main/scenario/kinds/gtp_sums.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/pipeline_groups.h"
 #include "sc_main/scenario/kinds/precision.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/recompute.h"
@@ -255,10 +256,11 @@ void check_context(const TrainingSection& written, const transformer::ModelShape
                         " KV heads of a tensor-parallel rank; set p2p or all_gather");
 }
 
-TrainingSpec resolve_training(const TrainingSection& written, const Setting& setting) {
+TrainingSpec resolve_training(const TrainingSection& section, const Setting& setting) {
   const transformer::ModelShape& model = setting.model;
   const platforms::MachineSpec& machine = setting.machine;
   const Source& source = setting.source;
+  const TrainingSection written = with_stages(section, model, machine, source);
   TrainingSpec spec = written;
 
   if (!setting.compute.profile.empty())
@@ -278,7 +280,7 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
   check_heads(written.written_tp, model, "workload.tp", source);
 
   const platforms::GroupSpec& group = machine.groups.front();
-  const std::uint32_t gpus = group.servers * machine.board.gpus;
+  const std::uint32_t gpus = written.stages.empty() ? group.servers * machine.board.gpus : all_gpus(machine);
   const std::uint64_t model_ranks =
       std::uint64_t(written.written_tp) * written.written_gtp * written.written_cp * written.written_pp;
   const std::string divided = written.written_gtp > 1 ? " x gtp " + std::to_string(written.written_gtp) : "";
@@ -352,14 +354,18 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
   resolve_recompute(written.recompute, spec, model, source);
   resolve_kept_inputs(spec, model, source);
   resolve_overlap_moe(spec, written, model, source);
-  resolve_software(spec, written, model.dtype, model.latent.has_value(), group.gpu, machine.board.cpu, source);
-  resolve_formats(spec, written, model.dtype, group.gpu, source);
+  for (const platforms::GroupSpec& any : machine.groups) {
+    resolve_software(spec, written, model.dtype, model.latent.has_value(), any.gpu, machine.board.cpu, source);
+    resolve_formats(spec, written, model.dtype, any.gpu, source);
+  }
   resolve_states(spec, written, model.dtype, source);
   check_modules_format(spec, model, source);
   resolve_adapters(spec, written, divides_backward(spec), model, source);
   resolve_offload(spec, written, divides_backward(spec), source);
-  spec.placement =
-      resolve_placement(written.written_placement, spec.ranks(), gpus, group.name, "workload.placement", source);
+  check_stages(spec, machine, source);
+  spec.placement = spec.stage_groups.empty() ? resolve_placement(written.written_placement, spec.ranks(), gpus,
+                                                                 group.name, "workload.placement", source)
+                                             : placed_by_stage(spec, machine);
   if (halves > 1) spec.placement = dualpipe_placement(spec);
   resolve_tp_overlap(spec, written.tp_overlap_key, machine, source);
   if (model.latent && spec.tp_overlap.any())
@@ -368,7 +374,7 @@ TrainingSpec resolve_training(const TrainingSection& written, const Setting& set
   check_adapters_overlap(spec, source);
   check_gtp_sums(spec, machine, source);
   check_expert_exchange(spec, model, machine, source);
-  check_groups_used({0}, machine, source);
+  check_groups_used(spec.stage_groups.empty() ? std::vector<std::uint32_t>{0} : spec.placement, machine, source);
   return spec;
 }
 

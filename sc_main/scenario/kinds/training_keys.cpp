@@ -7,6 +7,7 @@
 #include "sc_main/scenario/datasheets/mixture_keys.h"
 #include "sc_main/scenario/kinds/kind.h"
 #include "sc_main/scenario/kinds/mapping.h"
+#include "sc_main/scenario/kinds/pipeline_groups.h"
 #include "sc_main/scenario/kinds/ranks_and_sizes.h"
 #include "sc_main/scenario/kinds/requests.h"
 #include "sc_main/scenario/kinds/routing.h"
@@ -236,6 +237,9 @@ Record<TrainingSection> training_record() {
               "embedding or only head and loss")
       .range(0, kMostLayers)
       .fallback("auto: as even as possible; earlier stages take the remainder");
+  r.list("stages", &Section::stages, pipeline_stage_record(),
+         "pipeline ranks with GPUs of several groups of the machine, in the order of the model; in place of pp, "
+         "stage_layers and placement");
   r.add("cp", &Section::written_cp,
         "context-parallel ranks: each has seq_tokens / cp tokens of each sequence; must divide seq_tokens / 2")
       .range(1, kMostRanks);

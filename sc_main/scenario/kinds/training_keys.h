@@ -20,6 +20,12 @@ constexpr std::array<const char*, 4> kGatherFormatNames{"auto", "bf16", "mxfp8",
 enum class ParameterFormat : std::uint8_t { model, gemm };
 constexpr std::array<const char*, 2> kParameterFormatNames{"model", "gemm"};
 
+/// A pipeline rank.
+struct PipelineStage {
+  std::string group;
+  std::uint32_t layers = 0;
+};
+
 struct TrainingSection : TrainingSpec {
   TrainingSection() { form.keep_gathered = false; }
   std::optional<std::uint32_t> expert_tp;
@@ -27,6 +33,7 @@ struct TrainingSection : TrainingSpec {
                 written_virtual_stages = 1;
   std::optional<std::uint32_t> written_dp, written_group;
   std::optional<std::vector<std::uint32_t>> written_stage_layers, written_placement;
+  std::vector<PipelineStage> stages;  ///< empty: all have GPUs of the first group
   std::string written_schedule = "1f1b", written_order = "tp-cp-ep-dp-pp";
   std::string written_software = "megatron_core";
   std::string routing_file;

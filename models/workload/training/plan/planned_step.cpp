@@ -23,11 +23,15 @@ collective::Site site_of(const std::vector<std::uint32_t>& ranks, TrafficClass t
   return site;
 }
 
-/// By RankGroup, of the groups of the first rank.
-Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabric& fabric) {
+/// By RankGroup, of the groups of the first rank, or of the first one of a stage that has a group of GPUs.
+Sites sites_of(const TrainingSpec& spec, const Mesh& mesh, const transport::Fabric& fabric, std::uint32_t stage) {
   Sites sites;
   const auto add = [&](RankGroup group, const std::vector<Dimension>& dimensions, TrafficClass traffic) {
-    sites[static_cast<std::size_t>(group)] = site_of(mesh.groups(dimensions).front(), traffic, spec, mesh, fabric);
+    const std::vector<std::vector<std::uint32_t>> all = mesh.groups(dimensions);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const std::vector<std::uint32_t>& ranks) {
+      return spec.stage_groups.empty() || mesh.coordinate(ranks.front(), Dimension::pp) == stage;
+    });
+    sites[static_cast<std::size_t>(group)] = site_of(*found, traffic, spec, mesh, fabric);
   };
   add(RankGroup::tp, {Dimension::tp}, TrafficClass::tp);
   add(RankGroup::ep, spec.expert_dimensions(), TrafficClass::ep);
@@ -78,21 +82,23 @@ double waiting_slot_s(const SlotPlan& plan, const Sites& sites, const Software& 
 
 gpu::LayerTraffic planned_traffic(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
                                   const transport::Fabric& fabric) {
-  const Sites sites = sites_of(spec, mesh, fabric);
   gpu::LayerTime sum;
-  for (std::uint32_t stage = 0; stage < plans.stages(); ++stage)
+  Sites sites;
+  for (std::uint32_t stage = 0; stage < plans.stages(); ++stage) {
+    if (stage == 0 || !spec.stage_groups.empty()) sites = sites_of(spec, mesh, fabric, stage);
     for (const SlotKind kind : {SlotKind::forward, SlotKind::backward}) {
       const gpu::LayerTime time = planned_time(plans.plan(kind, stage), sites);
       sum.kernels_s += time.kernels_s;
       sum.waits_s += time.waits_s;
       sum.beside_s += time.beside_s;
     }
+  }
   return sum.traffic();
 }
 
 std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec& spec, const Mesh& mesh,
                                       const transport::Fabric& fabric, Bytes sent_bytes) {
-  const Sites sites = sites_of(spec, mesh, fabric);
+  Sites sites;
   const std::vector<std::uint32_t> line = mesh.groups({Dimension::pp}).front();
   const auto transfer = [&](std::uint32_t from) {
     const std::vector<std::uint32_t> pair{line[from % line.size()], line[(from + 1) % line.size()]};
@@ -102,6 +108,7 @@ std::vector<StageTimes> planned_times(const SlotPlans& plans, const TrainingSpec
   };
   std::vector<StageTimes> times;
   for (std::uint32_t s = 0; s < plans.stages(); ++s) {
+    if (s == 0 || !spec.stage_groups.empty()) sites = sites_of(spec, mesh, fabric, s);
     const auto slot = [&](SlotKind kind) {
       const SlotPlan& plan = plans.slowest(kind, s);
       const gpu::LayerTime time = planned_time(plan, sites);

@@ -142,21 +142,22 @@ constexpr std::array<Direction, 4> kDirections{Direction::forward, Direction::ba
 /// By virtual stage and SlotKind, on an expert-parallel rank.
 std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& model, const TrainingSpec& spec,
                                                  const std::vector<transformer::Stage>& stages, std::uint32_t place,
-                                                 transformer::LayerTimer& timer) {
+                                                 std::vector<transformer::LayerTimer>& timers) {
   std::vector<std::array<SlotPlan, 4>> plans(stages.size());
   transformer::LayerSplit split = spec.split();
   transformer::LayerPass pass;
+  std::uint32_t group = 0;  // of the stage
   for (std::uint32_t sequence = 0; sequence < spec.micro_batch; ++sequence)
     for (const gpu::AttentionSequence& part : transformer::context_part(spec.seq_tokens, spec.cp(), 0))
       pass.prefills.push_back(part);
   for (std::size_t kind = 0; kind < kDirections.size(); ++kind) {
     const Direction direction = kDirections[kind];
-    // By kind of layer, by layer if each routes in its own way, and by whether gathered inputs are kept.
-    std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, Planned> layers, again;
+    // By group, by kind of layer, by layer if each routes in its own way, and by whether gathered inputs are kept.
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>, Planned> layers, again;
     const auto key_of = [&](std::uint32_t number, bool keeps_input) {
       pass.kind = model.kind(number);
       split.load = spec.load(model, number, place);
-      return std::tuple{pass.kind, split.load ? number : 0, keeps_input};
+      return std::tuple{group, pass.kind, split.load ? number : 0, keeps_input};
     };
     const auto layer = [&](SlotPlan& plan, std::uint32_t number, bool runs_again) {
       const bool keeps_input = spec.form.keep_gathered && !runs_again;
@@ -164,8 +165,8 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       auto found = layers.find(key);
       if (found == layers.end())
         found = layers
-                    .emplace(key, Planned(plan_layer(model, timer, pass, split, direction), pass.kind, keeps_input,
-                                          spec, timer))
+                    .emplace(key, Planned(plan_layer(model, timers[group], pass, split, direction), pass.kind,
+                                          keeps_input, spec, timers[group]))
                     .first;
       append(plan, found->second, number, model.routes(model.layer(number)));
     };
@@ -175,13 +176,14 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
       if (found == again.end()) {
         const std::vector<LayerStep> steps =
             spec.recomputes_operators()
-                ? plan_operators_again(model, timer, pass, split, spec)
-                : plan_recompute(model, timer, pass, split, spec.software.recompute_stops_early);
-        found = again.emplace(key, Planned(steps, pass.kind, spec.form.keep_gathered, spec, timer)).first;
+                ? plan_operators_again(model, timers[group], pass, split, spec)
+                : plan_recompute(model, timers[group], pass, split, spec.software.recompute_stops_early);
+        found = again.emplace(key, Planned(steps, pass.kind, spec.form.keep_gathered, spec, timers[group])).first;
       }
       append(plan, found->second, number, model.routes(model.layer(number)));
     };
     const auto end = [&](SlotPlan& plan, bool head) {
+      transformer::LayerTimer& timer = timers[group];
       const std::uint64_t tokens = spec.rank_tokens();
       const bool defers = head && direction == Direction::backward && spec.defer_embedding_wgrad;
       append(plan,
@@ -211,6 +213,7 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
     };
     for (std::uint32_t s = 0; s < stages.size(); ++s) {
       const transformer::Stage& stage = stages[s];
+      group = spec.group_of(s);
       const std::uint32_t last = stage.first_layer + stage.layers;
       SlotPlan& plan = plans[s][kind];
       if (direction == Direction::forward) {
@@ -241,10 +244,11 @@ std::vector<std::array<SlotPlan, 4>> stage_plans(const transformer::ModelShape& 
 
 }  // namespace
 
-SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer)
+SlotPlans::SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec,
+                     std::vector<transformer::LayerTimer>& timers)
     : stages_(transformer::stages_of(spec.stage_layers)) {
   for (std::uint32_t place = 0; place < (spec.routing ? spec.ep() : 1); ++place)
-    plans_.push_back(stage_plans(model, spec, stages_, place, timer));
+    plans_.push_back(stage_plans(model, spec, stages_, place, timers));
 }
 
 const SlotPlan& SlotPlans::slowest(SlotKind kind, std::uint32_t stage) const {

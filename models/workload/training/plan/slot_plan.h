@@ -46,8 +46,9 @@ struct SlotPlan {
 
 class SlotPlans {
  public:
-  /// @pre the timer has the model and tp of the spec
-  SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec, transformer::LayerTimer& timer);
+  /// @param timers  by group of the machine  @pre they have the model and tp of the spec
+  SlotPlans(const transformer::ModelShape& model, const TrainingSpec& spec,
+            std::vector<transformer::LayerTimer>& timers);
   /// @param plans  by virtual stage and SlotKind
   SlotPlans(std::vector<transformer::Stage> stages, std::vector<std::array<SlotPlan, 4>> plans)
       : stages_(std::move(stages)), plans_{std::move(plans)} {}

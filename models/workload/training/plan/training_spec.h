@@ -123,6 +123,9 @@ struct TrainingSpec {
   std::optional<transformer::Routing> routing;  ///< of tokens to experts; none: even
   transformer::ContextExchange cp_comm = transformer::ContextExchange::p2p;
   std::vector<std::uint32_t> stage_layers;  ///< by virtual stage, in the order of the model
+  /// By pipeline rank: the group of the machine that has its GPUs. Empty: all have those of the first group. Otherwise each
+  /// pipeline rank has one virtual stage, in the order of the model.
+  std::vector<std::uint32_t> stage_groups;
   /// With dualpipe, of one half of the pipeline. Its other half counts as data-parallel replicas: pp() is half of the
   /// pipeline's ranks, dp() twice the pipelines.
   ScheduleSpec schedule;
@@ -196,6 +199,18 @@ struct TrainingSpec {
   /// Ranks that divide gradients, optimizer state or weights, by zero_stage.
   std::uint32_t state_shards() const { return hsdp > 0 ? hsdp : replicas(); }
   std::uint32_t pp() const { return sizes[static_cast<std::size_t>(Dimension::pp)]; }
+  std::uint32_t group_of(std::uint32_t pipeline_rank) const {
+    return stage_groups.empty() ? 0 : stage_groups[pipeline_rank];
+  }
+  /// Ranks between neighbours in a dimension.
+  std::uint32_t stride(Dimension dimension) const {
+    std::uint32_t stride = 1;
+    for (const Dimension inner : order) {
+      if (inner == dimension) break;
+      stride *= sizes[static_cast<std::size_t>(inner)];
+    }
+    return stride;
+  }
   /// Halves of a pipeline that have the same stages and slots.
   std::uint32_t halves() const { return !table && schedule.kind == ScheduleKind::dualpipe ? 2 : 1; }
   std::uint32_t ranks() const {

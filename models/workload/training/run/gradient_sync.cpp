@@ -11,7 +11,7 @@ namespace railyard::workload::training {
 using Jobs = TrainingJobs;
 
 GradientSync::GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-                           const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh,
+                           const SlotPlans& plans, const std::vector<gpu::KernelTimer>& kernels, const Mesh& mesh,
                            const Streams& streams, const Communicators& tp, transport::Fabric& fabric,
                            const TrainingJobs& jobs, RankPrograms& programs)
     : spec_(spec),
@@ -153,7 +153,8 @@ void GradientSync::optimize(std::uint32_t rank) {
     bytes += static_cast<double>(narrow_weights_[p]) * bytes_of(model_.dtype);
   else
     bytes += narrowing_bytes_[p];
-  programs_.kernels(rank, gpu::chain_of(kernels_.memory_bound(bytes)), 0, jobs_.label(Jobs::kOptimizer, 0, 0, rank));
+  programs_.kernels(rank, gpu::chain_of(kernels_of(rank).memory_bound(bytes)), 0,
+                    jobs_.label(Jobs::kOptimizer, 0, 0, rank));
 }
 
 void GradientSync::narrow_shards() {
@@ -163,7 +164,8 @@ void GradientSync::narrow_shards() {
     programs_.collective(*communicator, collective::Operation::all_reduce,
                          shards_[pipeline_rank(first)] * kMaximumBytes, jobs_.label(Jobs::kMaxima, 0, 0, first));
     for (const Rank* rank : communicator->ranks())
-      programs_.kernels(rank->number, gpu::chain_of(kernels_.memory_bound(narrowing_bytes_[pipeline_rank(first)])), 0,
+      programs_.kernels(rank->number,
+                        gpu::chain_of(kernels_of(first).memory_bound(narrowing_bytes_[pipeline_rank(first)])), 0,
                         jobs_.label(Jobs::kNarrowShards, 0, 0, rank->number));
   }
 }
@@ -316,7 +318,8 @@ std::vector<JobRef> GradientSync::find_norm() {
   for (std::uint32_t rank = 0; rank < mesh_.size(); ++rank) {
     programs_.wait_for(rank, reduced_[rank]);
     programs_.kernels(
-        rank, gpu::chain_of(kernels_.memory_bound(static_cast<double>(owned(rank)) * bytes_of(spec_.gradients))), 0,
+        rank,
+        gpu::chain_of(kernels_of(rank).memory_bound(static_cast<double>(owned(rank)) * bytes_of(spec_.gradients))), 0,
         jobs_.label(Jobs::kNorm, 0, 0, rank));
     last[rank] = programs_.last(rank);
   }

@@ -42,10 +42,12 @@ class GradientSync {
   /// By (rank, layer).
   using LayerEnds = std::map<std::pair<std::uint32_t, std::uint32_t>, LayerEnd>;
 
+  /// @param kernels  by group of the machine
   /// @param tp  communicators of the tensor-parallel ranks, in the stream of the programs
   GradientSync(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-               const SlotPlans& plans, const gpu::KernelTimer& kernels, const Mesh& mesh, const Streams& streams,
-               const Communicators& tp, transport::Fabric& fabric, const TrainingJobs& jobs, RankPrograms& programs);
+               const SlotPlans& plans, const std::vector<gpu::KernelTimer>& kernels, const Mesh& mesh,
+               const Streams& streams, const Communicators& tp, transport::Fabric& fabric, const TrainingJobs& jobs,
+               RankPrograms& programs);
 
   /// Before the first step: the CPU runs the optimizer.
   void set_offload(OptimizerOffload& offload) { offload_ = &offload; }
@@ -118,10 +120,11 @@ class GradientSync {
   /// The kernels of all ranks that follow those of the optimizer.
   void narrow_shards();
   std::uint32_t pipeline_rank(std::uint32_t rank) const { return mesh_.coordinate(rank, Dimension::pp); }
+  const gpu::KernelTimer& kernels_of(std::uint32_t rank) const { return kernels_[spec_.group_of(pipeline_rank(rank))]; }
 
   const TrainingSpec& spec_;
   const transformer::ModelShape& model_;
-  const gpu::KernelTimer& kernels_;
+  const std::vector<gpu::KernelTimer>& kernels_;
   const Mesh& mesh_;
   const TrainingJobs& jobs_;
   RankPrograms& programs_;

@@ -23,8 +23,9 @@ RankPrograms::Host host_of(const Software& software, const TrainingJobs& jobs) {
 const std::vector<const char*> TrainingStep::kStreams{"compute", "tp", "dp", "weights", "host"};
 
 TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-                           const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
-                           const std::vector<Rank*>& ranks, Executor& executor, const HostSide& hosts)
+                           const SlotPlans& plans, const MemoryPlan& memory,
+                           const std::vector<gpu::KernelTimer>& kernels, const std::vector<Rank*>& ranks,
+                           Executor& executor, const HostSide& hosts)
     : spec_(spec),
       model_(model),
       schedule_(schedule),
@@ -50,7 +51,7 @@ TrainingStep::TrainingStep(const TrainingSpec& spec, const transformer::ModelSha
       slot_begins_(ranks.size()),
       accounts_(ranks.size()) {
   if (has_ring()) connect_ring(executor.fabric());
-  if (spec.gtp() > 1) divide_weights(kernels, executor.fabric());
+  if (spec.gtp() > 1) divide_weights(kernels.front(), executor.fabric());
   if (spec.offload.has_any()) connect_hosts(hosts, memory);
   if (spec.exchanges_beside()) {
     const std::size_t stream = mesh_.rank(0).streams.size();

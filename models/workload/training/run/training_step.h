@@ -43,10 +43,11 @@ class TrainingStep final : private JobClient {
   static const std::vector<const char*> kStreams;
 
   /// @pre at most TrainingJobs::kMostSlots and kMostSlotSteps
+  /// @param kernels  by group of the machine
   /// @param ranks  with the streams kStreams, in the order of the mesh
   /// @param hosts  their sockets, if the spec offloads
   TrainingStep(const TrainingSpec& spec, const transformer::ModelShape& model, const Schedule& schedule,
-               const SlotPlans& plans, const MemoryPlan& memory, const gpu::KernelTimer& kernels,
+               const SlotPlans& plans, const MemoryPlan& memory, const std::vector<gpu::KernelTimer>& kernels,
                const std::vector<Rank*>& ranks, Executor& executor, const HostSide& hosts = {});
 
   void start();
