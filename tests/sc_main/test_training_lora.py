@@ -39,6 +39,18 @@ def test_only_adapters_have_gradients(zero_stage, sent, tmp_path):
     assert sum(int(job["bytes"]) for job in jobs if job["name"].startswith("DP_")) == sent
 
 
+def test_frozen_matrices_may_exist_in_the_type_of_products_only(tmp_path):
+    matrices = LAYERS * (HIDDEN * (HIDDEN + 2 * KV) + HIDDEN * HIDDEN + 3 * HIDDEN * FFN)
+    sent, weights = [], []
+    for parameters in ("model", "gemm"):
+        keys = {"zero_stage": 1, "precision": {"gemm": "fp8", "parameters": parameters}}
+        weights.append(planned(tmp_path, **keys)["memory"][0]["weights_bytes"])
+        succeed("dgx_h100", scenario(tmp_path, **keys), "--quiet", "--jobs", "all", "--out", tmp_path / parameters)
+        sent.append(sum(int(job["bytes"]) for job in rows(tmp_path / parameters / "jobs.csv") if job["name"].startswith("DP_")))
+    assert weights[0] - weights[1] == 2 * matrices
+    assert sent == [(4 + 2) * ADAPTERS] * 2  # adapters have 16 bits
+
+
 def test_gradients_of_what_ranks_hold_alike_are_summed_over_them(tmp_path):
     """A beside QKV and B beside the output projection; nothing of frozen norms."""
     succeed("dgx_h100", scenario(tmp_path, tp=2, sequence_parallel=True), "--quiet", "--jobs", "all", "--out", tmp_path / "out")

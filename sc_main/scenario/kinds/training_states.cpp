@@ -35,7 +35,6 @@ void resolve_adapters(TrainingSpec& spec, const TrainingSection& written, bool d
   if (spec.zero_stage == 3) needs("zero_stage: 0, 1 or 2");
   if (spec.gtp() > 1) needs("gtp: none");
   if (spec.defer_embedding_wgrad) needs("defer_embedding_wgrad: false");
-  if (spec.narrow_primary) needs("precision.parameters: model");
   spec.form.adapters = transformer::Adapters{written.lora_rank, written.lora_modules, !spec.form.fused.projections};
 }
 

@@ -260,7 +260,7 @@ void GradientSync::gather_weights() {
 
 Bytes GradientSync::weight_bytes(const GradientBucket& bucket) const {
   const auto wide = static_cast<Bytes>(bytes_of(model_.dtype));
-  if (!spec_.narrow_primary) return bucket.parameters * wide;
+  if (!spec_.narrow_primary || spec_.form.adapters) return bucket.parameters * wide;  // adapters have 16 bits
   // A transposed copy is made after the gather.
   const transformer::NarrowProducts& narrow = *spec_.form.narrow;
   return (bucket.parameters - bucket.matrices) * wide +
