@@ -38,7 +38,6 @@ NAMES = (
     (r"gpt 22b.*", "gpt-22b", {}),
 )
 CANNOT = (
-    (r"\blora\b", "there is no rule for recipes with adapters (LoRA)"),
     (r"\bsft\b", "fine-tuning on packed sequences is not modelled"),
     (r"^deepseek ?v3( \||$)", "modules for multi-token prediction are not modelled"),
     (r"deepseek ?v4", "the attention of DeepSeek-V4 is not modelled"),
@@ -104,7 +103,7 @@ def gpt(name: str, layers: int, hidden: int, heads: int, positions: int, vocab: 
 
 def shape_of(row: Row, seq: int, tp: int) -> Shape:
     """@throws Unmapped if no configuration belongs to the row's model"""
-    model = row["model"].lower()
+    model = re.sub(r"( finetuning)? lora$", "", row["model"].lower())  # training_adapters.py
     for pattern, reason in CANNOT:
         if re.search(pattern, row.text("model", "extra"), re.IGNORECASE):
             raise Unmapped(reason)

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from .rows import Row, Unmapped
 from .served_models import number
+from .training_adapters import has_adapters, with_adapters
 from .training_models import Shape, shape_of
 from .training_recipes import userbuffers
 from .training_steps import Step
@@ -279,5 +280,5 @@ def step_of(row: Row) -> Step:
     rule = rule or next((rule for pattern, rule in SOFTWARE if re.search(pattern, row.text(*SOFTWARE_COLUMNS), re.IGNORECASE)), None)
     if rule is None:
         raise Unmapped(f"no rule for the software of '{row['source']}'")
-    found = rule(row)
+    found = with_adapters(rule(row), row) if has_adapters(row) else rule(row)
     return replace(found, options=found.options | {"expert_exchange": "deepep"}) if deepep else found

@@ -57,6 +57,7 @@ class Step:
     recomputed_layers: int = 0  # full: the first layers of each virtual stage; 0: all
     tp_overlap: str | dict = "none"
     recipe: str = ""  # fp8: of its scales; empty: the default
+    narrow_parameters: bool = False  # weights of layers exist in the format of products only
     options: dict = field(default_factory=dict)  # further keys of the workload
 
     @property
@@ -119,6 +120,7 @@ def scenario(step: Step, machine: dict, machine_gpus: int) -> tuple[dict, dict[s
     model, files = step.shape.section(weights)
     precision = {"gradients": "fp32" if step.fp32_gradients else "as_parameters"} | ({"gemm": step.gemm} if step.gemm != weights else {})
     precision |= {"recipe": step.recipe} if step.recipe else {}
+    precision |= {"parameters": "gemm"} if step.narrow_parameters else {}
     workload = {"kind": "training", "software": step.software, "seq_tokens": step.seq, "global_batch": step.global_batch,
                 "micro_batch": step.micro_batch, "tp": step.tp, "pp": step.pp, "dp": step.dp, "zero_stage": step.zero_stage,
                 "recompute": {"method": "block", "layers": step.recomputed_layers} if step.recomputed_layers else step.recompute,

@@ -266,8 +266,22 @@ def test_replicas_over_several_servers_run_folded():
     assert "simulation" not in mapped(KORTHIKANTI).scenario  # one replica
 
 
+def test_recipes_with_adapters_train_these_only():
+    lora = {"model": "llama3 8b finetuning lora", "tp": "", "pp": "", "vp": ""}
+    eight = workload(NEMO, **lora)
+    assert eight["lora"] == {"rank": 8, "modules": ["qkv"]} and "tp_overlap" not in eight and eight["precision"].get("parameters") is None
+    mlperf = {"model": "Llama2-70B LoRA", "source": "mlcommons/training_results_v4.1", "gbs": "8", "tp": "", "pp": "", "vp": "", "mbs": ""}
+    sizes = {(gpus, ga): [workload(NEMO, n_gpus=str(gpus), ga=str(ga), **mlperf).get(key, 1) for key in ("tp", "cp", "dp")]
+             for gpus, ga in ((4, 8), (8, 4), (8, 1), (64, 1))}
+    assert sizes == {(4, 8): [4, 1, 1], (8, 4): [4, 1, 2], (8, 1): [1, 1, 8], (64, 1): [4, 2, 8]}  # tp4pp1cp1, ..., tp1pp1cp1, tp4pp1cp2
+    steps = workload(NEMO, n_gpus="8", ga="4", **mlperf)
+    assert steps["lora"] == {"rank": 16, "modules": ["qkv", "proj"]} and steps["tp_overlap"] == "none" and not steps["dp_overlap"]
+    assert steps["precision"]["parameters"] == "gemm"
+
+
 @pytest.mark.parametrize("columns, changes, what", [
-    (NEMO, {"model": "llama3 8b finetuning lora"}, "adapters (LoRA)"),
+    (NEMO, {"model": "llama3.1 70b lora"}, "adapters (LoRA)"),
+    (NEMO, {"model": "Llama2-70B LoRA", "source": "mlcommons", "ga": "1", "gbs": "96"}, "are not divided evenly"),
     (NEMO, {"extra": "SFT Performance"}, "packed sequences"),
     (NEMO, {"model": "DeepSeekV3"}, "multi-token prediction"),
     (NEMO, {"model": "DeepSeekV4 Flash"}, "the attention of DeepSeek-V4"),
