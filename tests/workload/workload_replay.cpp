@@ -207,6 +207,19 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
   BOOST_TEST(static_cast<double>(pushed_composed) > 0.15 * static_cast<double>(pushed_jobs));
 }
 
+BOOST_AUTO_TEST_CASE(passes_of_two_stages_are_composed_beside_copies_in_host_memory) {
+  // One or two requests at a time, so that another batch could always be composed.
+  const Scenario scenario = tiny_serving(
+      {"workload.requests={count: 12, arrivals: constant, rate_per_s: 100, prompt_tokens: 300, output_tokens: 30, "
+       "prefix: {groups: 2, users_per_group: 2, shared_tokens: 200}}",
+       "workload.instances=[{name: a, tp: 2, pp: 2}]", "workload.kv_blocks=60",
+       "workload.kv_tiers.host.bytes_per_server=1e8"},
+      "dgx_h100");
+  const Composed ran = run_composed(scenario, How::replayed), added = run_composed(scenario, How::composed);
+  BOOST_TEST((added.text == ran.text));
+  BOOST_TEST(static_cast<double>(added.composed) > 0.6 * static_cast<double>(added.jobs));
+}
+
 BOOST_AUTO_TEST_CASE(drafts_come_however_passes_run) {
   Random random(17, 0);
   const auto one_of = [&](const std::vector<std::string>& all) { return all[random.below(all.size())]; };

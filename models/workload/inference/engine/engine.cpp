@@ -139,6 +139,7 @@ Pass Engine::plan(Iteration& iteration) {
 void Engine::on_pass_begun(std::uint32_t pass) {
   Iteration& iteration = in_flight_[pass - completed_];
   iteration.begun = executor_.fabric().now();
+  ++begun_;
   if (spec_.needs_begin) executor_.reached(this, group_gate(iteration.batch.group));
   scheduler_.begun(iteration.batch);
   client_.on_batch_begun(pass, iteration.batch);

@@ -110,6 +110,9 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   /// No batch is complete before. @pre in_flight() > 0
   Time next_complete() { return pipeline_.next_pass_over(); }
 
+  /// It asks the scheduler for a batch now, or when a batch begins that has been composed.
+  bool looks_soon() const { return is_awake_ || begun_ < composed_; }
+
   const Pipeline& pipeline() const { return pipeline_; }
   /// Batches that are composed and not complete.
   std::size_t in_flight() const { return in_flight_.size(); }
@@ -174,7 +177,7 @@ class Engine : private PassClient, private JobClient, private JobNamer, private 
   std::unique_ptr<Drafter> drafter_;  ///< null: no model makes drafts
   std::deque<Iteration> in_flight_;
   std::vector<std::vector<JobRef>> token_sends_;  ///< by group: token ids that its next batch needs, by t
-  std::uint32_t composed_ = 0, completed_ = 0;
+  std::uint32_t composed_ = 0, begun_ = 0, completed_ = 0;
   std::uint64_t tokens_done_ = 0;
   double step_seconds_ = 0;
   Time step_done_;  ///< end of the latest complete batch

@@ -226,9 +226,12 @@ void Instance::on_kv_read(std::uint32_t read) {
 }
 
 Time Instance::next_offload() {
-  // With room for a batch, and its last requests already finished by the one before, a request that comes is composed at once.
   const bool has_room = engine_.in_flight() < spec_.scheduler.max_in_flight;
-  return has_room || scheduler_->may_compose() ? now() : engine_.next_complete();
+  if (!has_room) return scheduler_->may_compose() ? now() : engine_.next_complete();
+  // A request that comes is composed at once. What is here is looked at when a batch begins or ends.
+  if (engine_.looks_soon()) return now();
+  if (engine_.in_flight() == 0) return scheduler_->empty() ? client_.next_added() : now();
+  return sooner(client_.next_added(), engine_.next_complete());
 }
 
 void Instance::on_attention_emitted(std::uint32_t pass, std::uint32_t stage, std::uint32_t t, std::uint32_t layer,

@@ -44,6 +44,8 @@ class InstanceClient {
   virtual void on_load(Instance& instance, const EngineLoad& load) = 0;
   /// Memory that is not paged: what is promised on a rank of each stage has changed.
   virtual void on_kv_promised(Instance& instance) = 0;
+  /// The earliest instant at which a request may come to an instance, or leave it early, or KV may come to it from another one.
+  virtual Time next_added() = 0;
 
  protected:
   ~InstanceClient() = default;

@@ -91,7 +91,10 @@ class KvOffload final : private JobClient, private JobNamer {
     void begun() { begins(of_.executor_.fabric().now()); }
 
    private:
-    Time next() override { return of_.under_way_ > 0 ? of_.executor_.fabric().now() : of_.client_.next_offload(); }
+    Time next() override {
+      const bool is_busy = of_.under_way_ > 0 || !of_.reads_left_.empty();  // loads follow reads
+      return is_busy ? of_.executor_.fabric().now() : of_.client_.next_offload();
+    }
     const KvOffload& of_;
   };
   // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i], KvRead_Disk[d]_No[i], KvWrite_Disk[d]_No[i]

@@ -241,6 +241,7 @@ class Service final : private ApiServerClient,
   void on_finished(Instance& instance, std::uint32_t request, const Scheduler::Counts& counts) override;
   void on_load(Instance& instance, const EngineLoad& load) override;
   void on_kv_promised(Instance& instance) override;
+  Time next_added() override;
 
   ServingSpec spec_;
   transport::Fabric& fabric_;

@@ -15,6 +15,11 @@ Time Service::next_complete(Instance& instance) {
 
 Time Service::next_queued() { return sooner(next_change(), next_sent()); }
 
+Time Service::next_added() {
+  const bool is_any_held = !held_.empty() || !held_answers_.empty();
+  return count_of(InstanceRole::prefill) > 0 || is_any_held ? now() : next_queued();
+}
+
 Time Service::next_sent() {
   const auto is_any = [](std::uint32_t count) { return count > 0; };
   if (exchange_.moves() || std::any_of(leaving_.begin(), leaving_.end(), is_any)) return api_server_.next_queued(now());
