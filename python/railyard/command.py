@@ -1,5 +1,6 @@
 """The command `railyard`: where it is, and its errors as exceptions."""
 
+import difflib
 import os
 import pathlib
 import shutil
@@ -41,9 +42,11 @@ def shipped(name: str) -> pathlib.Path:
 
     @throws FileNotFoundError if there is none
     """
-    path = pathlib.Path(command()).resolve().parents[1] / "scenarios" / name
+    folder = pathlib.Path(command()).resolve().parents[1] / "scenarios"
+    path = folder / name
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        close = difflib.get_close_matches(name, [other.relative_to(folder).as_posix() for other in folder.rglob("*.*")], 1)
+        raise FileNotFoundError(f"{path}: no such file" + (f" (did you mean '{close[0]}'?)" if close else ""))
     return path
 
 

@@ -87,8 +87,13 @@ def test_errors_are_exceptions_with_the_line_of_the_command():
         railyard.run(LAYER, workload__tp=3)
     with pytest.raises(railyard.InputError, match="did you mean 'layers/decode'"):
         railyard.run("layers/decod")
-    with pytest.raises(FileNotFoundError):
-        railyard.shipped("models/none.json")
+
+
+def test_shipped_files_are_found_by_name(monkeypatch):
+    monkeypatch.setenv("RAILYARD", str(ROOT / "scripts" / "railyard"))
+    assert railyard.shipped("models/llama-3.1-8b.json").is_file()
+    with pytest.raises(FileNotFoundError, match="did you mean 'models/llama-3.1-8b.json'"):
+        railyard.shipped("models/llama-3.1-8x.json")
 
 
 def test_the_wheel_has_the_package_and_needs_nothing(tmp_path):
