@@ -5,7 +5,8 @@ Rules, by column:
                     is that of attention: with tp 1, ep ranks are attention replicas that share the experts (dep8 in the names of
                     InferenceX's files); with tp = ep, whole experts are dealt to the ranks of tensor parallelism (tep8); other
                     values of ep are not mapped. Whether drafts were used is not printed; these rows are run without
-  attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Both kinds of division at once: not mapped
+  attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Experts that are cut and dealt, too: not
+                    mapped, but for InferenceX's rows with equal moe_tp and moe_ep, which print one number (served_models.py)
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
                     place, of which the first meets all others in the queue. The run has four for each place: one in the first wave
                     counts a tenth, two in the steady state the rest, the last sees others leave
@@ -32,11 +33,9 @@ from dataclasses import dataclass
 from . import load_rows, systems
 from .experiment import Experiment, table_of
 from .rows import SECONDS, Row, Unmapped
-from .served_models import has_latent_attention, instance_of, number
+from .served_models import INFERENCEX, has_latent_attention, instance_of, number, with_its_ranks
 from .serving_engines import Served, serve, serve_apart
 
-# In the sources of aiconfigurator's table: the words themselves, or the files that it took from InferenceX
-INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
 WAVES = 4
 FIRST_WAVE_SHARE = 0.1
 SPREAD = 0.2
@@ -50,7 +49,7 @@ def map_row(row: Row) -> Experiment:
     """@throws Unmapped with the reason"""
     if row["metric"] not in ("TTFT", "TPOT"):
         raise Unmapped(f"metric '{row['metric']}' is neither TTFT nor TPOT")
-    served = apart(row) if row["mode"] == "disagg" else serve(row, row["backend"], row["backend_version"], instance_of(row))
+    served = apart(row) if row["mode"] == "disagg" else together(with_its_ranks(row))
     concurrency, prompt, answer = number(row, "concurrency"), number(row, "isl"), number(row, "osl")
     way = of_inferencex if re.search(INFERENCEX, row["source"]) else of_aiconfigurator
     sent = way(row, served, prompt, answer, concurrency)
@@ -62,6 +61,11 @@ def map_row(row: Row) -> Experiment:
     return Experiment(f"closed loop {row['metric']} {row['backend']}{attention}{guessed}", served.platform, scenario, None,
                       lambda result: value(table_of(result, "requests.csv"), row["metric"], concurrency), row.scale(SECONDS),
                       cost=WAVES * answer * served.gpus, size_class=f"TP{served.gpus}")
+
+
+def together(row: Row) -> Served:
+    """@throws Unmapped with the reason"""
+    return serve(row, row["backend"], row["backend_version"], instance_of(row))
 
 
 def apart(row: Row) -> Served:

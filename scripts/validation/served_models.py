@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import re
 
 from . import model_configs
 from .rows import Row, Unmapped
@@ -13,6 +14,8 @@ from .rows import Row, Unmapped
 CHECKPOINTS = {("qwen3-32b", "fp8"): ("qwen3-32b-fp8", "bf16")}
 # Precisions in rows -> `quant_method` of a configuration that says itself what it has in few bits: the scenario's type is that of the rest
 QUANTISED = {"fp8": "fp8", "mxfp4": "mxfp4", "fp4": "mxfp4"}
+# In the sources of aiconfigurator's table: the words themselves, or the files that it took from InferenceX
+INFERENCEX = r"InferenceX|\[db-dump|source_file=20\d\d-"
 
 
 def number(row: Row, column: str, otherwise: int | None = None) -> int:
@@ -32,6 +35,21 @@ def check_parallel(row: Row) -> None:
             raise Unmapped(f"{what} is not modelled")
 
 
+def with_its_ranks(row: Row) -> Row:
+    """Rows of InferenceX in aiconfigurator's table: attention has the printed number of ranks instead of its product with that of experts.
+
+    InferenceX prints tp, ep, and whether attention is data-parallel (.github/configs/CONFIGS.md @10590a2e). The columns have tp as moe_tp,
+    ep as moe_ep, and tp x ep ranks of attention. The table has some of these measurements twice: with attn_dp 2, moe_tp 1 and moe_ep 2, and
+    as attn_dp 4, moe_tp 2 and moe_ep 2.
+    """
+    tp, ep = row.integer("moe_tp") or 1, row.integer("moe_ep") or 1
+    ranks = (row.integer("tp") or 1) * (row.integer("attn_dp") or 1)
+    if not re.search(INFERENCEX, row["source"]) or tp == 1 or tp != ep or ranks != tp * ep:
+        return row
+    attention = {"attn_dp": str(tp)} if (row.integer("attn_dp") or 1) > 1 else {"tp": str(tp)}
+    return Row(row.file, row.line, row.columns | attention | {"moe_tp": "1"}, row.value)
+
+
 def instance_of(row: Row) -> dict:
     """The keys of an instance beside tp and pp: attention replicas, and experts dealt whole to their ranks.
 
@@ -43,7 +61,7 @@ def instance_of(row: Row) -> dict:
         raise Unmapped("data-parallel attention with tensor parallelism is not modelled")
     if ep > 1 and moe_tp > 1:
         raise Unmapped("experts that are dealt to ranks and cut among others are not modelled")
-    if dp > 1 and ep != dp:
+    if dp > 1 and ep == 1:
         raise Unmapped("data-parallel attention with experts that are cut is not modelled")
     if ep > 1 and ep != tp * dp:
         raise Unmapped("experts dealt to some of the ranks are not modelled")
