@@ -50,6 +50,19 @@ Group group_of(const std::vector<gpu::Gpu*>& gpus) {
   return group;
 }
 
+Group group_in_parts(const std::vector<gpu::Gpu*>& gpus, std::uint32_t parts) {
+  Group group;
+  const auto each = static_cast<std::ptrdiff_t>(gpus.size() / parts);
+  for (auto first = gpus.begin(); first != gpus.end(); first += each) {
+    Group& part = group.parts.emplace_back(group_of({first, first + each}));
+    part.sum_nodes.clear();
+    const std::uint32_t servers = group.members.empty() ? 0 : group.servers();
+    group.members.insert(group.members.end(), part.members.begin(), part.members.end());
+    for (const std::uint32_t server : part.server) group.server.push_back(servers + server);
+  }
+  return group;
+}
+
 Group folded_group_of(const std::vector<gpu::Gpu*>& gpus, const std::vector<FoldedMember>& members) {
   Group group;
   std::vector<std::uint32_t> existing(gpus.size());
@@ -85,6 +98,11 @@ void add_multicast_groups(Group& group, const std::vector<gpu::Gpu*>& gpus, tran
   for (std::uint32_t s = 0; s < group.servers(); ++s)
     if (!group.exists(first[s]))
       group.multicast_group[s] = group.multicast_group[group.server_of(group.like[first[s]])];
+  auto of_part = group.multicast_group.begin();
+  for (Group& part : group.parts) {
+    part.multicast_group.assign(of_part, of_part + part.servers());
+    of_part += part.servers();
+  }
 }
 
 }  // namespace railyard::collective

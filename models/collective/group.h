@@ -14,6 +14,8 @@ namespace railyard::collective {
 Group group_of(const std::vector<gpu::Gpu*>& gpus);
 /// @param members  in rank order; members that exist are in the order of `gpus`
 Group folded_group_of(const std::vector<gpu::Gpu*>& gpus, const std::vector<FoldedMember>& members);
+/// @param parts  divides the GPUs; each part gets as many that are adjacent. Networks do not add for parts
+Group group_in_parts(const std::vector<gpu::Gpu*>& gpus, std::uint32_t parts);
 /// Makes the multicast groups if the NVSwitches of every server can multicast and reduce.
 void add_multicast_groups(Group& group, const std::vector<gpu::Gpu*>& gpus, transport::Fabric& fabric);
 

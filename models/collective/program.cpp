@@ -50,6 +50,7 @@ const char* unsupported_protocol(const CollectiveSpec& spec) {
 }  // namespace
 
 const char* unsupported(const CollectiveSpec& spec, const Group& group) {
+  if (!group.parts.empty()) return unsupported(spec, group.parts.front());
   if (const char* why = unsupported_protocol(spec)) return why;
   const Operation op = spec.operation;
   if (!spec.shares.is_even() && (op != Operation::all_to_all || spec.shares.of->size() != group.size()))
@@ -103,6 +104,7 @@ const char* unsupported(const CollectiveSpec& spec, const Group& group) {
 }
 
 std::unique_ptr<Program> make_program(const CollectiveSpec& spec, const Group& group) {
+  if (!group.parts.empty()) return make_in_parts(spec, group);
   if (spec.tokens.runs()) return make_token_exchange(spec, group);
   switch (spec.algorithm) {
     case Algorithm::ring: return make_ring(spec, group);

@@ -104,6 +104,8 @@ std::unique_ptr<Program> make_send_recv(const CollectiveSpec& spec, const Group&
 std::unique_ptr<Program> make_nvls(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_collnet_direct(const CollectiveSpec& spec, const Group& group);
 std::unique_ptr<Program> make_hierarchical(const CollectiveSpec& spec, const Group& group);
+/// Of a group in parts: each part runs the program of its own.
+std::unique_ptr<Program> make_in_parts(const CollectiveSpec& spec, const Group& group);
 
 /// Number of rounds in which a channel moves its share of `bytes`, with at most chunk_bytes per round.
 inline std::uint32_t loops_of(const CollectiveSpec& spec, Bytes bytes, std::uint32_t channels) {

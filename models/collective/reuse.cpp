@@ -340,6 +340,8 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric
   for (const ReuseGroup& group : groups) {
     footprints.push_back(footprint_of(fabric, *group.groups.front(), group.classes));
     if (footprints.back().makeup) footprints.back().makeup->words.push_back(group.least_launch.fs());
+    for (const Group* each : group.groups)
+      if (footprints.back().makeup) footprints.back().makeup->words.push_back(each->parts.size());
     for (const transport::LinkEnd& port : footprints.back().ports) ++users[{port.device, port.port.value()}].groups;
   }
   std::vector<std::shared_ptr<ReuseTable>> tables;

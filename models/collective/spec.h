@@ -147,6 +147,9 @@ struct Group {
   /// to the root. Heads have them: one member of a server for each of its NICs, with the same place on every server. Empty:
   /// the network does not add.
   std::vector<std::vector<transport::Window>> sum_nodes;
+  /// Adjacent members in parts of equal size that are placed alike. Each part runs every collective by itself; all begin
+  /// together. The servers of a part are counted after those of the parts before. Empty: the members run one collective.
+  std::vector<Group> parts;
   std::vector<std::uint32_t> like;   ///< by member; empty: the group is not folded. Only of a folded group, by member:
   std::vector<std::uint32_t> copy;   ///< to which copy it belongs
   std::vector<std::uint32_t> place;  ///< among the members of its copy

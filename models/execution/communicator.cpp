@@ -34,6 +34,18 @@ Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream,
   site();
 }
 
+Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, std::uint32_t parts,
+                           const collective::CollectiveRequest& request, transport::Fabric& fabric)
+    : ranks_(std::move(ranks)),
+      streams_(ranks_.size(), stream),
+      request_(request),
+      fabric_(fabric),
+      group_(collective::group_in_parts(gpus(), parts)) {
+  open_queue_pairs();
+  collective::add_multicast_groups(group_, gpus(), fabric_);
+  site();
+}
+
 void Communicator::open_queue_pairs() {
   if (request_.queue_pair_set) return;
   std::vector<std::uint64_t> members;
@@ -52,7 +64,9 @@ std::vector<gpu::Gpu*> Communicator::gpus() const {
 
 const collective::Site& Communicator::site() {
   if (!site_) {
-    site_ = collective::site_of(gpus(), group_, fabric_);
+    std::vector<gpu::Gpu*> of_one = gpus();
+    of_one.resize(one().size());
+    site_ = collective::site_of(of_one, one(), fabric_);
     site_->multicast = site_->multicast && request_.nvls;
     site_->most_channels = request_.most_channels;
   }
@@ -65,7 +79,7 @@ const collective::CollectiveSpec& Communicator::choose(collective::Operation ope
     collective::CollectiveRequest request = request_;
     request.operation = operation;
     request.bytes = bytes;
-    found->second = collective::choose(request, group_, site());
+    found->second = collective::choose(request, one(), site());
   }
   return found->second;
 }

@@ -27,6 +27,10 @@ class Communicator {
   Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
 
+  /// Several communicators of adjacent ranks, placed alike, which run each collective at the same time (Group::parts).
+  Communicator(std::vector<Rank*> ranks, std::size_t stream, std::uint32_t parts,
+               const collective::CollectiveRequest& request, transport::Fabric& fabric);
+
   /// A folded communicator (collective/spec.h): its ranks are those that exist.
   Communicator(std::vector<Rank*> ranks, std::size_t stream, const std::vector<collective::FoldedMember>& members,
                const collective::CollectiveRequest& request, transport::Fabric& fabric);
@@ -40,7 +44,7 @@ class Communicator {
   gpu::Stream& stream(std::uint32_t member) const { return ranks_[member]->stream(streams_[member]); }
   const collective::Group& group() const { return group_; }
   const collective::CollectiveRequest& request() const { return request_; }
-  /// The paths between the members. @pre the machine is elaborated
+  /// The paths between the members; of several communicators, those of the first one. @pre the machine is elaborated
   const collective::Site& site();
 
   /// Algorithm, protocol and channels for a collective of this size. @pre the machine is elaborated
@@ -76,6 +80,8 @@ class Communicator {
 
  private:
   std::vector<gpu::Gpu*> gpus() const;
+  /// The group of one communicator.
+  const collective::Group& one() const { return group_.parts.empty() ? group_ : group_.parts.front(); }
   void open_queue_pairs();
 
   std::vector<Rank*> ranks_;

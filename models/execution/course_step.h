@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "execution/communicator.h"
 #include "execution/job.h"
 
 namespace railyard::execution {
 
-/// Kernels on every rank, or a collective of all.
+/// Kernels on every rank, or a collective of all: of one communicator, or in parts.
 struct CourseStep {
   const gpu::SharedChain* kernels = nullptr;         ///< of each rank; null: a collective. It outlives the course
+  Communicator* communicator = nullptr;              ///< of the collective; its members are the ranks of the course
   const collective::CollectiveSpec* spec = nullptr;  ///< of the collective; outlives the course
   JobLabel label;                                    ///< its namer's of_member() names the kernels of a rank
   std::uint32_t launches = 0;                        ///< of the host, before its kernels

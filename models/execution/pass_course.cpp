@@ -30,7 +30,7 @@ void PassCourse::prepare(Executor& executor, Communicator& communicator, const s
   // All of them now, as collectives that are emitted take them.
   for (CourseStep& step : steps_)
     if (step.spec != nullptr)
-      step.turn = executor.fabric().calendar().take_turns(collective::Collective::turns(communicator.group()));
+      step.turn = executor.fabric().calendar().take_turns(collective::Collective::turns(step.communicator->group()));
 }
 
 void PassCourse::add(Job& job) {
@@ -61,7 +61,7 @@ std::uint32_t PassCourse::open(std::uint32_t number) {
   if (open_step_ == number) return open_run_;
   const CourseStep& step = steps_[number];
   open_step_ = number;
-  open_run_ = executor_->begin_run(*communicator_, *step.spec, step.label, *client_, step.turn);
+  open_run_ = executor_->begin_run(*step.communicator, *step.spec, step.label, *client_, step.turn);
   Executor::Run& run = executor_->runs_[open_run_];
   run.course = this;
   for (std::uint32_t m = 0; m < members_.size(); ++m) run.jobs[m] = members_[m].job;
@@ -236,10 +236,11 @@ PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
 
 // -- Composition
 
-std::uint32_t PassCourse::kernels_behind(std::uint32_t step) const {
+std::optional<std::uint32_t> PassCourse::kernels_behind(std::uint32_t step) const {
   std::uint32_t next = step + 1;
   while (next < steps_.size() && steps_[next].spec == nullptr) ++next;
-  return next < steps_.size() ? next - step - 1 : 0;
+  if (next == steps_.size()) return std::nullopt;
+  return next - step - 1;
 }
 
 Time PassCourse::run_kernels(Part& part, std::uint32_t step, bool foresees) {
@@ -271,10 +272,10 @@ Time PassCourse::find_parts() {
   Time begin = executor_->fabric().now();
   parts_.clear();
   runs_.clear();
-  for (std::uint32_t kernels; (kernels = kernels_behind(step)) != 0; step += kernels + 1) {
-    Part part{begin, replay(step), kernels, runs_.size()};
+  for (std::optional<std::uint32_t> kernels; (kernels = kernels_behind(step)); step += *kernels + 1) {
+    Part part{begin, replay(step), *kernels, runs_.size()};
     if (part.replay == nullptr) break;
-    const Time next = run_kernels(part, step, foresees) + steps_[step + kernels + 1].spec->launch;
+    const Time next = run_kernels(part, step, foresees) + steps_[step + *kernels + 1].spec->launch;
     if (next > until || next == Time::max()) break;
     parts_.push_back(part);
     begin = next;
@@ -343,13 +344,16 @@ void PassCourse::add_up(const Member& member, std::uint32_t from) {
   Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
   for (const Part& part : parts_) {
     const collective::CollectiveSpec& spec = *steps_[from].spec;
-    const Run* run = &runs_[part.runs + (part.alike ? 0 : std::size_t{job.member_} * part.kernels)];
+    const Run* run = runs_.data() + part.runs + (part.alike ? 0 : std::size_t{job.member_} * part.kernels);
+    const Time ended = part.begin + part.replay->done[job.member_];
     if (&part != &parts_.front()) entered = part.begin - spec.launch;
-    sms.add_claim(spec.channels, claimed, run->ended);
+    sms.add_claim(spec.channels, claimed, ended);
+    claimed = ended;
+    if (part.kernels == 0) composed_.push_back({true, false, entered, ended, ended, ended});
     for (std::uint32_t k = 0; k < part.kernels; ++k, ++run) {
       sms.add(run->kept->log);
       claimed = run->begun + run->kept->took;
-      composed_.push_back({k == 0, k == 0 ? entered : run->ended, run->ended, run->begun, claimed});
+      composed_.push_back({k == 0, true, k == 0 ? entered : run->ended, run->ended, run->begun, claimed});
     }
     from += part.kernels + 1;
   }

@@ -120,8 +120,8 @@ class PassCourse final : private transport::CalendarClient {
   Replay* replay(std::uint32_t step);
   /// The collective of this step; its members have no entry yet.
   std::uint32_t open(std::uint32_t step);
-  /// Steps of kernels from the collective at this step to the next collective; 0: there is none.
-  std::uint32_t kernels_behind(std::uint32_t step) const;
+  /// Steps of kernels from the collective at this step to the next collective; none: no other one follows.
+  std::optional<std::uint32_t> kernels_behind(std::uint32_t step) const;
   /// Adds the kernels of a part, whose collective is at this step, to runs_. @return when the last member has ended them;
   /// max: not known
   Time run_kernels(Part& part, std::uint32_t step, bool foresees);

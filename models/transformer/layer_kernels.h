@@ -174,6 +174,8 @@ class LayerTimer {
   // Its two halves, each up to a product with the residual stream.
   Segment shared_experts_first(std::uint64_t tokens, std::uint32_t kind);
   Segment shared_experts_second(std::uint64_t tokens, std::uint32_t kind);
+  /// The same of ranks that do not divide them.
+  Segment whole_shared_experts(std::uint64_t tokens, std::uint32_t kind);
   /// After the output of a part has been reduced. Empty without dropout.
   Segment dropout(LayerPart part, std::uint64_t tokens);
   /// Dropout, and the bias of the part's last projection.

@@ -157,4 +157,12 @@ Segment LayerTimer::shared_experts_second(std::uint64_t tokens, std::uint32_t ki
   return segment;
 }
 
+Segment LayerTimer::whole_shared_experts(std::uint64_t tokens, std::uint32_t kind) {
+  Segment segment;
+  if (model_.shared_ffn == 0) return segment;
+  add_narrowing(segment, tokens, model_.hidden);
+  add_mlp(segment, tokens, model_.shared_ffn, model_.kinds[kind].mlp);
+  return segment;
+}
+
 }  // namespace railyard::transformer

@@ -3,6 +3,7 @@
 #include "transformer/context_steps.h"
 #include "transformer/expert_steps.h"
 #include "transformer/narrow_steps.h"
+#include "transformer/parameters.h"
 #include "transformer/replica_steps.h"
 #include "transformer/step_list.h"
 
@@ -39,8 +40,8 @@ void add_mlp(StepList& steps, LayerTimer& timer, const ModelShape& model, std::u
 void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass,
                  bool stops_early = false) {
   for (const LayerPart part : {LayerPart::attention, LayerPart::mlp}) {
-    if (part == LayerPart::mlp && steps.split().replicas > 1 && model.routes(model.kinds[pass.kind])) {
-      if (timer != nullptr) steps.add(part, timer->norm(part, steps.tokens()));
+    const bool shares_experts = steps.split().replicas > 1 && model.routes(model.kinds[pass.kind]);
+    if (part == LayerPart::mlp && shares_experts) {
       add_replica_expert_steps(steps, timer, model, pass);
     } else if (part == LayerPart::mlp && sends_to_experts(steps, model, pass)) {
       if (timer != nullptr) steps.add(part, timer->norm(part, steps.divided_tokens()));
@@ -60,7 +61,12 @@ void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, co
       } else if (timer != nullptr) {
         steps.add(part, timer->attention_body(pass));
       }
-      steps.reduce(part);
+      if (shares_experts && steps.split().scatters_tokens()) {
+        steps.add(part, collective::Operation::reduce_scatter,
+                  hidden_bytes(model, steps.split().replica_tokens(steps.tokens())));
+      } else {
+        steps.reduce(part);
+      }
     }
     if (timer != nullptr) steps.add(part, timer->dropout(part, steps.divided_tokens()));
   }
@@ -148,7 +154,7 @@ std::vector<LayerStep> layer_collectives(const ModelShape& model, std::uint64_t 
   StepList steps(model, tokens, split, nullptr);
   LayerPass pass;
   pass.kind = model.kind(common_layer(model));
-  pass.group_tokens = tokens * split.replicas;
+  pass.group_tokens = split.group_tokens(tokens);
   add_forward(steps, nullptr, model, pass);
   return steps.take();
 }

@@ -49,7 +49,7 @@ struct LayerSplit {
   /// model's.
   std::optional<DataType> gathered = std::nullopt;
   std::optional<RankLoad> load = std::nullopt;  ///< of this rank's experts; none: even
-  std::uint32_t replicas = 1;                   ///< of attention, which share the experts (replica_steps.h); with tp 1
+  std::uint32_t replicas = 1;                   ///< of attention, which share the experts (replica_steps.h)
   ExpertRanks experts = {};                     ///< of the replicas
   /// Tensor-parallel ranks do not divide experts; whole ones are dealt to all tp x ep ranks (Megatron-LM,
   /// --expert-tensor-parallel-size 1). With sequence parallelism and even routing.
@@ -60,6 +60,11 @@ struct LayerSplit {
   std::uint32_t expert_ranks() const { return whole_experts ? tp * ep : ep; }
   /// Copies of a rank's own tokens that reach experts. @param all  that it makes
   std::uint64_t sent(std::uint64_t all) const { return part_of_copies(all, load ? load->kept : copies); }
+  /// Tokens of an attention replica that its tensor-parallel ranks route, each as many; and those of all replicas.
+  std::uint64_t replica_tokens(std::uint64_t tokens) const { return tp * ceil_div(tokens, tp); }
+  std::uint64_t group_tokens(std::uint64_t tokens) const { return replicas * replica_tokens(tokens); }
+  /// Of a layer with experts that replicas share, the ranks of a replica add the results of attention by reduce-scatter.
+  bool scatters_tokens() const { return replicas > 1 && tp > 1 && experts.sum == ReplicaSum::reduce_scatter; }
   void gather_for(const TrainingForm& form) {
     if (form.narrow && form.narrow->gathers_narrow()) gathered = form.narrow->dtype;
   }

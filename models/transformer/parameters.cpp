@@ -188,6 +188,16 @@ Bytes copied_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t
   return static_cast<Bytes>(std::ceil(bytes * (tp - 1) / tp));
 }
 
+/// Shared experts that every rank holds, beyond its share of 1 / tp.
+Bytes copied_shared_expert_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp) {
+  Formatted shared;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l)
+    if (m.routes(m.layer(l))) shared.add(m.layer(l).mlp, mlp_weights(m, m.shared_ffn));
+  const std::uint64_t others = shared_expert_parameters(m, stage) - shared.parameters;
+  const double bytes = static_cast<double>(others) * bytes_of(m.dtype) + shared.bytes;
+  return static_cast<Bytes>(std::ceil(bytes * (tp - 1) / tp));
+}
+
 Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t tp, std::uint32_t ep) {
   Formatted sum, of_experts;
   std::uint64_t experts = 0;
@@ -205,7 +215,14 @@ Bytes rank_weight_bytes(const ModelShape& m, const Stage& stage, std::uint32_t t
                     copied_weight_bytes(m, stage, tp);
   if (ep == 1) return all;
   const double bytes = static_cast<double>(experts - of_experts.parameters) * bytes_of(m.dtype) + of_experts.bytes;
-  return all - static_cast<Bytes>(bytes / tp * (ep - 1) / ep);
+  return all - static_cast<Bytes>(bytes / tp * (ep - 1) / ep) + copied_shared_expert_bytes(m, stage, tp);
+}
+
+std::uint64_t shared_expert_parameters(const ModelShape& m, const Stage& stage) {
+  std::uint64_t parameters = 0;
+  for (std::uint32_t l = stage.first_layer; l < stage.first_layer + stage.layers; ++l)
+    if (m.routes(m.layer(l))) parameters += mlp_parameters(m, m.shared_ffn);
+  return parameters;
 }
 
 Bytes expert_weight_bytes(const ModelShape& m, const Stage& stage) {

@@ -73,8 +73,10 @@ RankParameters rank_parameters(const ModelShape& model, const Stage& stage, std:
 /// Of the parameters of a rank: weights of qkv, output projections and MLPs. @pre ep divides the experts
 std::uint64_t rank_projection_weights(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep);
 /// With the whole of q_down and kv_down.
-/// @param ep  ranks among which whole experts are dealt
+/// @param ep  attention replicas: whole experts are dealt to the ranks of all, and each rank has the shared experts whole
 Bytes rank_weight_bytes(const ModelShape& model, const Stage& stage, std::uint32_t tp, std::uint32_t ep = 1);
+/// Of the shared experts of all layers of the stage.
+std::uint64_t shared_expert_parameters(const ModelShape& model, const Stage& stage);
 /// Of one whole routed expert of each layer of the stage that has experts.
 Bytes expert_weight_bytes(const ModelShape& model, const Stage& stage);
 

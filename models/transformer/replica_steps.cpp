@@ -41,23 +41,25 @@ Bytes combine_bytes(const ModelShape& model, std::uint64_t tokens) {
 }
 
 void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass) {
-  const std::uint64_t all = pass.group_tokens;
+  const std::uint64_t all = pass.group_tokens, own = ceil_div(steps.tokens(), steps.split().tp);
   const ExpertRanks& ranks = steps.split().experts;
   if (timer != nullptr) {
-    steps.add(kPart, timer->router(steps.tokens()));
-    steps.add(kPart, timer->shared_experts(steps.tokens(), pass.kind));
+    steps.add(kPart, timer->norm(kPart, steps.split().scatters_tokens() ? own : steps.tokens()));
+    steps.add(kPart, timer->router(own));
+    steps.add(kPart, timer->whole_shared_experts(own, pass.kind));
   }
   if (ranks.exchange == ExpertExchange::allgather_reducescatter) {
     const Bytes scores = stored_bytes(all * model.experts, model.dtype);
     steps.add(kPart, RankGroup::ep, Operation::all_gather, hidden_bytes(model, all) + scores);
     add_experts(steps, timer, pass);
     steps.add(kPart, RankGroup::ep, Operation::reduce_scatter, hidden_bytes(model, all));
-    return;
+  } else {
+    steps.add(kPart, RankGroup::ep, Operation::all_to_all,
+              fullest(ranks, dispatch_bytes(model, pass.kind, ranks.exchange, own)));
+    add_experts(steps, timer, pass);
+    steps.add(kPart, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, own)));
   }
-  steps.add(kPart, RankGroup::ep, Operation::all_to_all,
-            fullest(ranks, dispatch_bytes(model, pass.kind, ranks.exchange, steps.tokens())));
-  add_experts(steps, timer, pass);
-  steps.add(kPart, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, steps.tokens())));
+  steps.add(kPart, Operation::all_gather, hidden_bytes(model, steps.split().replica_tokens(steps.tokens())));
 }
 
 }  // namespace railyard::transformer

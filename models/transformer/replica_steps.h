@@ -8,17 +8,25 @@
 //                            their scales; 16-bit results (deepseek-ai/DeepEP, csrc/kernels/internode_ll.cu). Its SMs are not taken
 //
 // With skewed routing the last two last as long as those of the fullest rank.
+//
+// The tp ranks of a replica share its attention. Each of them then routes ceil(T / tp) of the tokens, which stand for T above,
+// and has the shared experts whole; an all-gather over the replica follows, which brings all tokens to the next attention:
+//
+//   all_reduce      attention, all-reduce, norm of T tokens, router ... experts, combine, all-gather
+//                   (vLLM, use_sequence_parallel_moe: model_executor/models/deepseek_v2.py, config/parallel.py)
+//   reduce_scatter  attention, reduce-scatter, norm of ceil(T / tp) tokens, and so on
+//                   (SGLang, layers/communicator.py, _scatter_hidden_states_and_residual, and layers/dp_attention.py)
 #pragma once
 
 #include "transformer/step_list.h"
 
 namespace railyard::transformer {
 
-/// Bytes of a replica's tokens to all ranks, as nccl-tests counts. @param tokens  of a replica
+/// Bytes of a rank's tokens to all ranks, as nccl-tests counts. @param tokens  that the rank routes
 Bytes dispatch_bytes(const ModelShape& model, std::uint32_t kind, ExpertExchange exchange, std::uint64_t tokens);
 Bytes combine_bytes(const ModelShape& model, std::uint64_t tokens);
 
-/// @param timer  null: only the collectives  @pre the kind of layer routes; tp is 1
+/// From the norm on. @param timer  null: only the collectives  @pre the kind of layer routes
 void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass);
 
 }  // namespace railyard::transformer

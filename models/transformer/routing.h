@@ -63,6 +63,11 @@ enum class ExpertExchange : std::uint8_t { allgather_reducescatter, all_to_all, 
 constexpr std::array<const char*, 3> kExpertExchangeNames{"allgather_reducescatter", "all_to_all",
                                                           "deepep_low_latency"};
 
+/// How the ranks of an attention replica add the results of attention in a layer with experts: each gets all
+/// tokens, of which it routes its share (vLLM), or only its share (SGLang); or replicas have one rank (TensorRT-LLM).
+enum class ReplicaSum : std::uint8_t { all_reduce, reduce_scatter, one_rank };
+constexpr std::array<const char*, 3> kReplicaSumNames{"all_reduce", "reduce_scatter", "one_rank"};
+
 /// Whole experts dealt to tensor-parallel ranks that all have the same tokens: each rank computes the copies for its own
 /// experts, and the all-reduce after them adds the results (vLLM, enable_expert_parallel without data parallelism).
 struct ExpertRanks {
@@ -70,6 +75,7 @@ struct ExpertRanks {
   double fullest = 1;       ///< copies of the rank with most of them, relative to an even share; the others wait for it
   std::uint32_t redundant = 0;  ///< places of experts, beside one of each, on all ranks
   ExpertExchange exchange = ExpertExchange::allgather_reducescatter;  ///< of attention replicas
+  ReplicaSum sum = ReplicaSum::all_reduce;
 };
 /// @param routing    none: even
 /// @param redundant  none: consecutive experts on a rank; otherwise balanced_shares()

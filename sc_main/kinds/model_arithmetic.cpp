@@ -46,6 +46,14 @@ double ideal_all_reduce_s(transport::Fabric& fabric, const std::vector<GpuId>& g
   return 2.0 * (tp - 1) / tp * static_cast<double>(bytes) / rate;
 }
 
+/// The same of a collective of tensor parallelism; experts that replicas share exchange tokens over other paths.
+double ideal_s(transport::Fabric& fabric, const std::vector<GpuId>& gpus, std::uint32_t tp,
+               const transformer::LayerStep& step) {
+  if (step.group != transformer::RankGroup::tp) return 0;
+  const double all_reduce = ideal_all_reduce_s(fabric, gpus, tp, step.bytes);
+  return step.operation == collective::Operation::all_reduce ? all_reduce : all_reduce / 2;
+}
+
 transformer::Segment kernels_of_part(const std::vector<transformer::LayerStep>& plan, transformer::LayerPart part) {
   transformer::Segment all;
   for (const transformer::LayerStep& step : plan)
@@ -94,7 +102,7 @@ std::string layer_arithmetic_text(const Value& row) {
 Value pass_arithmetic(transport::Fabric& fabric, workload::inference::Grid& grid, const std::vector<GpuId>& gpus,
                       transformer::LayerPass layer) {
   const std::uint64_t tokens = layer.tokens();
-  if (grid.replicas() > 1) layer.group_tokens = grid.replicas() * tokens;
+  if (grid.replicas() > 1) layer.group_tokens = grid.split().group_tokens(tokens);
   std::vector<std::vector<transformer::LayerStep>> plans;  // by the model's kinds of layers
   for (layer.kind = 0; layer.kind < grid.model().kinds.size(); ++layer.kind)
     plans.push_back(plan_layer(grid.model(), grid.timer(), layer, grid.split()));
@@ -104,8 +112,7 @@ Value pass_arithmetic(transport::Fabric& fabric, workload::inference::Grid& grid
   for (std::uint32_t l = 0; l < grid.stage(0).layers; ++l) {
     double kernels = 0, collectives = 0;
     for (const transformer::LayerStep& step : plans[grid.model().kind(l)])
-      step.is_collective() ? collectives += ideal_all_reduce_s(fabric, gpus, grid.tp(), step.bytes)
-                           : kernels += step.kernels.seconds;
+      step.is_collective() ? collectives += ideal_s(fabric, gpus, grid.tp(), step) : kernels += step.kernels.seconds;
     stage0 += kernels + collectives;
   }
   const auto& shown = plans[grid.model().kind(transformer::common_layer(grid.model()))];

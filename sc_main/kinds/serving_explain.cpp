@@ -87,6 +87,13 @@ std::string whole_text(const Value& i) {
   return text + pass_arithmetic_text(i[i.contains("first_chunk") ? "first_chunk" : "first_step"]);
 }
 
+/// Shared experts are whole where replicas share the others.
+std::uint64_t parameters_per_rank(const transformer::ModelShape& model, const Grid& grid, std::uint32_t p) {
+  const std::uint64_t shared = grid.replicas() > 1 ? transformer::shared_expert_parameters(model, grid.stage(p)) : 0;
+  return transformer::rank_parameters(model, grid.stage(p), grid.tp(), grid.replicas()).total() + shared -
+         shared / grid.tp();
+}
+
 }  // namespace
 
 Value ServingRun::paged_arithmetic(std::size_t id) {
@@ -97,8 +104,7 @@ Value ServingRun::paged_arithmetic(std::size_t id) {
   Value stages = Value::empty_list();
   for (std::uint32_t p = 0; p < memories.size(); ++p)
     stages.push_back({{"layers", instance.mapping.stage_layers[p]},
-                      {"parameters_per_rank",
-                       transformer::rank_parameters(model, grid.stage(p), grid.tp(), grid.replicas()).total()},
+                      {"parameters_per_rank", parameters_per_rank(model, grid, p)},
                       {"weight_bytes", memories[p].weights},
                       {"activation_bytes", memories[p].activations},
                       {"block_bytes", memories[p].block},

@@ -195,7 +195,7 @@ std::vector<RouteOfInterest> ServingRun::routes() {
                         gpus_[i][to].value(), is_copied ? transport::Engine::copy_engine : transport::Engine::sm});
     };
     if (tp > 1) add("all-reduce, t=0 to t=1", TrafficClass::tp, 0, 1);
-    if (instance.mapping.dp > 1) add("experts, replica 0 to replica 1", TrafficClass::ep, 0, 1);
+    if (instance.mapping.dp > 1) add("experts, replica 0 to replica 1", TrafficClass::ep, 0, tp);
     if (tp > 2) add(fmt::format("all-reduce, t={} to t=0", tp - 1), TrafficClass::tp, tp - 1, 0);
     if (instance.mapping.pp > 1) add("activations, p=0 to p=1", TrafficClass::pp, 0, tp);
   }

@@ -15,6 +15,7 @@ POLICIES = ("round_robin", "random", "session", "least_load", "least_requests", 
 WITH_CONTENTS = ("cache_aware", "kv_cost", "scorers", "prefix_trie")
 WITH_REPORTS = ("least_load", "kv_cost", "scorers")  # of engines, which the router may see late
 COPIES_BYTES = 1 << 26
+EXPERTS = 16
 
 
 def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
@@ -26,7 +27,8 @@ def scenario(rng: random.Random) -> tuple[str, dict, dict[str, object]]:
                   "machine": {"groups": {"node": {"servers": servers, "gpu": rng.choice(machines.GPUS[platform])}}}}
     if rng.random() < 0.7:
         made["fabric"] = {"fidelity": rng.choice(("train", "fluid"))}
-    files: dict[str, object] = {"models/tiny.json": (bases.EXPERTS if (experts := rng.random() < 0.3) else bases.MODEL) | {"num_hidden_layers": rng.choice((4, 6, 9))}}
+    files: dict[str, object] = {"models/tiny.json": (bases.EXPERTS | {"num_local_experts": EXPERTS} if (experts := rng.random() < 0.3) else bases.MODEL)
+                                | {"num_hidden_layers": rng.choice((4, 6, 9))}}
     made["model"] = {"config": "models/tiny.json", "dtype": "fp16"}
     made["workload"] = service(rng, gpus * servers, experts)
     events = events_of(rng, made["workload"]["instances"])
@@ -41,9 +43,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
     instance: dict = {"tp": tp, "pp": pp}
     count = gpus // (tp * pp)
     if form == "one":
-        replicas = min(gpus, rng.choice((2, 4, 8)))
         if experts and rng.random() < 0.7:
-            instance = {"tp": 1, "pp": 1, "dp": replicas, "ep": replicas}
+            instance = {"pp": 1} | replicas(rng, gpus)
         instances = [instance | {"name": "a"}]
     elif form == "several":
         instances = [instance | {"name": "a", "count": rng.randrange(2, count + 1) if count > 2 else 2}]
@@ -54,6 +55,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
     policy = rng.choice(POLICIES)
     made: dict = {"kind": "serving", "engine": rng.choice(ENGINES), "requests": requests(rng, policy in WITH_CONTENTS), "instances": instances,
                   "scheduler": {"max_batched_tokens": rng.choice((64, 200, 512, 2048)), "max_seqs": rng.choice((4, 16, 64))}}
+    if any(i.get("dp", 1) > 1 and i["tp"] > 1 for i in instances) and made["engine"] == "trtllm-1.0":
+        made["engine"] = "sglang-0.5"  # replicas of TensorRT-LLM have one rank
     if made["engine"] == "vllm-0.6":
         made["scheduler"]["max_batched_tokens"] = 2048  # whole prompts
     if form == "several":
@@ -77,15 +80,19 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
     return made
 
 
+def replicas(rng: random.Random, gpus: int) -> dict:
+    """Attention replicas of one rank or of several."""
+    tp, dp = rng.choice([(tp, dp) for tp in (1, 1, 2, 4) for dp in (2, 4, 8, 16) if tp * dp <= min(gpus, EXPERTS)])
+    return {"tp": tp, "dp": dp, "ep": tp * dp}
+
+
 def paired_replicas(rng: random.Random, gpus: int, pair: list[dict]) -> list[dict]:
     """Attention replicas in one or both of a pair, or in two that prefill or decode."""
-    half = gpus // 2
-    replicas = [n for n in (2, 4, 8) if n <= half]
-    many = lambda of: {key: of[key] for key in ("name", "role")} | {"dp": rng.choice(replicas)}
+    many = lambda of: {key: of[key] for key in ("name", "role")} | replicas(rng, gpus // 2)
     made = rng.choice(([many(pair[0]), many(pair[1])], [many(pair[0]), many(pair[1])], [many(pair[0]), pair[1]], [pair[0], many(pair[1])]))
     used = sum(i.get("dp", 1) * i.get("tp", 1) * i.get("pp", 1) for i in made)
     twice = rng.choice(made)
-    if "dp" in twice and used + twice["dp"] <= gpus:
+    if "dp" in twice and used + twice["dp"] * twice["tp"] <= gpus:
         twice["count"] = 2
     return made
 

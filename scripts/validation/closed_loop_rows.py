@@ -5,8 +5,8 @@ Rules, by column:
                     is that of attention: with tp 1, ep ranks are attention replicas that share the experts (dep8 in the names of
                     InferenceX's files); with tp = ep, whole experts are dealt to the ranks of tensor parallelism (tep8); other
                     values of ep are not mapped. Whether drafts were used is not printed; these rows are run without
-  attn_dp, moe_ep   attention replicas (dp) with tp 1; experts dealt whole to all ranks (ep). Experts that are cut and dealt, too: not
-                    mapped, but for InferenceX's rows with equal moe_tp and moe_ep, which print one number (served_models.py)
+  attn_dp, moe_ep   attention replicas (dp) of tp ranks; experts dealt whole to all ranks (ep = tp x dp). Experts that are cut and dealt,
+                    too: not mapped, but for InferenceX's rows with equal moe_tp and moe_ep, which print one number (served_models.py)
   concurrency       of the closed loop: all start at once, and a new request follows each answer. Ten requests were sent for each
                     place, of which the first meets all others in the queue. The run has four for each place: one in the first wave
                     counts a tenth, two in the steady state the rest, the last sees others leave

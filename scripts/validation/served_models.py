@@ -57,8 +57,6 @@ def instance_of(row: Row) -> dict:
     """
     tp, dp = row.integer("tp") or 1, row.integer("attn_dp") or 1
     moe_tp, ep = row.integer("moe_tp") or 1, row.integer("moe_ep") or 1
-    if dp > 1 and tp > 1:
-        raise Unmapped("data-parallel attention with tensor parallelism is not modelled")
     if ep > 1 and moe_tp > 1:
         raise Unmapped("experts that are dealt to ranks and cut among others are not modelled")
     if dp > 1 and ep == 1:

@@ -192,6 +192,7 @@ struct Beside {
   std::optional<Time> slow;                    ///< one GPU has half its speed from then on
   std::optional<Time> host;                    ///< each layer is launched so late after the one before
   bool other_kernels = false;  ///< kernels of a layer follow those of the layer before, and then a launch
+  bool in_parts = false;  ///< each all-reduce of all is followed at once by one of the first pair and one of the other
 };
 
 /// A pass of twelve layers on four GPUs, which begins at 500 us: kernels, all-reduce, and so on, and kernels at its end.
@@ -205,22 +206,28 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
   request.in_graph = true;
   Communicator four(ranks, JobBench::kCompute, request, bench.fabric);
   Timetable timetable(bench, 0, 4, beside.copies);
-  Communicator::allow_reuse({&four}, {{bench.windows[0], bench.windows[4], 0, &timetable}}, bench.fabric);
+  request.traffic_class = 1;
+  Communicator pairs(ranks, JobBench::kCompute, 2, request, bench.fabric);
+  Communicator::allow_reuse({&four, &pairs}, {{bench.windows[0], bench.windows[4], 0, &timetable}}, bench.fabric);
+  BOOST_TEST_REQUIRE((pairs.reuse() != nullptr && pairs.reuse() == four.reuse()));
   if (!compose) bench.executor.simulate_every_pass("of the test");
   if (beside.slow) {
     bench.executor.gpus_change_at({*beside.slow});
     bench.later_on(*beside.slow, [&] { ranks[1]->gpu->sms().set_speed(0.5); });
   }
-  const collective::CollectiveSpec& reduce = four.choose(collective::Operation::all_reduce, 1 << 20);
+  const collective::CollectiveSpec &reduce = four.choose(collective::Operation::all_reduce, 1 << 20),
+                                   &by_pairs = pairs.choose(collective::Operation::all_reduce, 3 << 19);
   const gpu::SharedChain kernels[] = {hbm_kernel_of(Time::us(17), ranks[0]->gpu->datasheet()),
                                       kernel_of(Time::us(23), JobBench::kSms)};
   bench.later_on(Time::us(100), [&] { bench.collective(four, reduce, kWarm); });  // is recorded
+  if (beside.in_parts) bench.later_on(Time::us(300), [&] { bench.collective(pairs, by_pairs, kWarm); });
   bench.later_on(Time::us(500), [&] {
     std::vector<execution::CourseStep> steps;
     for (std::uint32_t l = 0; l < kLayers; ++l) {
-      if (beside.other_kernels) steps.push_back({&kernels[1], nullptr, bench.label(kSteps + 2 * l)});
-      steps.push_back({&kernels[l % 2], nullptr, bench.label(kSteps + 2 * l), beside.host ? l + 1 : 0});
-      steps.push_back({nullptr, &reduce, bench.label(kSteps + 2 * l + 1)});
+      if (beside.other_kernels) steps.push_back({&kernels[1], nullptr, nullptr, bench.label(kSteps + 2 * l)});
+      steps.push_back({&kernels[l % 2], nullptr, nullptr, bench.label(kSteps + 2 * l), beside.host ? l + 1 : 0});
+      steps.push_back({nullptr, &four, &reduce, bench.label(kSteps + 2 * l + 1)});
+      if (beside.in_parts) steps.push_back({nullptr, &pairs, &by_pairs, bench.label(kSteps + 2 * kLayers)});
     }
     std::vector<JobRef> last;
     gpu::Stream& host = ranks[0]->stream(2);
@@ -231,7 +238,7 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
     } else {
       for (const execution::CourseStep& step : steps) {
         if (step.spec != nullptr) {
-          bench.collective(four, *step.spec, static_cast<std::uint32_t>(step.label.arguments));
+          bench.collective(*step.communicator, *step.spec, static_cast<std::uint32_t>(step.label.arguments));
           continue;
         }
         const JobRef launched = step.launches != 0
@@ -296,6 +303,10 @@ BOOST_AUTO_TEST_CASE(a_pass_is_composed_as_far_as_it_is_certain_and_is_as_if_it_
     for (const bool other_kernels : {false, true})
       BOOST_TEST(composed({{}, std::nullopt, host, other_kernels}) >= (other_kernels ? all / 2 * 3 : all) - 8);
   BOOST_TEST(composed({{}, std::nullopt, std::nullopt, true}) == 11u * 3 * 4);
+  // Two collectives in a row, of other members: the last one is not composed.
+  BOOST_TEST(composed({{}, std::nullopt, std::nullopt, false, true}) == (11u * 3 + 1) * 4);
+  for (const Time at : {ends[0], ends[6], ends[6] + Time::us(3)})
+    BOOST_TEST(composed({{{at, 1 << 16}}, std::nullopt, std::nullopt, false, true}) < (11u * 3 + 1) * 4);
 }
 
 BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_the_run) {
@@ -316,8 +327,8 @@ BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_
   bench.later_on(Time::us(500), [&] {
     std::vector<execution::CourseStep> steps;
     for (std::uint32_t l = 0; l < 20; ++l) {
-      steps.push_back({&kernels, nullptr, bench.label(2)});
-      steps.push_back({nullptr, &reduce, bench.label(3)});
+      steps.push_back({&kernels, nullptr, nullptr, bench.label(2)});
+      steps.push_back({nullptr, &four, &reduce, bench.label(3)});
     }
     std::vector<JobRef> last;
     bench.executor.course(four, steps, {}, bench, last, {});

@@ -41,7 +41,13 @@ def experts(instance, more=""):
     (experts("tp: 4, ep: 2"), "6:36: error: workload.instances.0.ep: 2 is not tp x dp, 4; accepted: tp x dp (experts are dealt whole to these "
                               "ranks), or none (without dp, tensor parallelism divides every expert)"),
     (experts("dp: 3"), "6:29: error: workload.instances.0.dp: 3 does not divide the 8 experts of tiny_experts"),
-    (experts("tp: 2, dp: 2"), "6:36: error: workload.instances.0.dp: 2 with tp 2 is not modelled; accepted: tp 1"),
+    (experts("tp: 2, dp: 2, engine: trtllm-1.0"),
+     "6:36: error: workload.instances.0.dp: 2 with tp 2 by engine trtllm-1.0 is not modelled; accepted: tp 1, or another engine"),
+    (experts("tp: 2, dp: 4, ep: 4"), "6:43: error: workload.instances.0.ep: 4 is not tp x dp, 8; accepted: tp x dp (experts are dealt whole to these "
+                                     "ranks), or none (without dp, tensor parallelism divides every expert)"),
+    (experts("tp: 2, dp: 2, gpus: [0, 1, 2, 8]"),
+     "6:15: error: workload.instances.0: replica 1 of instance a has its 2 ranks on servers in another way than replica 0; accepted: GPUs of one "
+     "server for each replica, or a tp that is a multiple of 8"),
     (experts("dp: 2, pp: 2"), "6:29: error: workload.instances.0.dp: 2 with pp 2 is not modelled; accepted: pp 1"),
     (REQUEST + "  instances: [{name: p, role: prefill, dp: 2}, {name: d, role: decode, dp: 2}]\n  router: {policy: round_robin, decode: link_aware}\n",
      "7:41: error: workload.router.decode: link_aware with attention replicas, of instance p, is not modelled: the replica is not known yet; "
@@ -56,7 +62,8 @@ def experts(instance, more=""):
 ])
 def test_experts_that_ranks_cannot_hold(tmp_path, text, line):
     scenario = tmp_path / "s.yaml"
-    scenario.write_text(HEAD.replace("tiny.json", "tiny_experts.json") + text)
+    servers = "servers: 2" if "8]" in text else "servers: 1"
+    scenario.write_text(HEAD.replace("tiny.json", "tiny_experts.json").replace("servers: 1", servers) + text)
     result = run("plx_box", scenario, "--quiet")
     assert (result.returncode, result.stderr.replace(f"{tmp_path}/", "").rstrip("\n")) == (2, f"s.yaml:{line}")
 

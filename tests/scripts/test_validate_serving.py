@@ -148,6 +148,7 @@ def test_instances_apart_have_replicas_or_whole_experts_by_tp_and_ep():
     ({"tp": "64", "moe_tp": "8", "moe_ep": "8"}, "id=c4 [db-dump/2026-04-27]", {"tp": 8, "ep": 8}),
     ({"tp": "1", "attn_dp": "64", "moe_tp": "8", "moe_ep": "8"}, "id=c4 [source_file=2026-04-06.csv]", {"tp": 1, "dp": 8, "ep": 8}),
     ({"tp": "1", "attn_dp": "8", "moe_tp": "1", "moe_ep": "8"}, "", {"tp": 1, "dp": 8, "ep": 8}),
+    ({"tp": "2", "attn_dp": "4", "moe_tp": "1", "moe_ep": "8"}, "", {"tp": 2, "dp": 4, "ep": 8}),
 ])
 def test_ranks_of_attention_and_experts(columns, source, instance):
     row = LOOP | {"system": "h200_sxm", "model": "DeepSeek-V3", "backend": "sglang", "precision": "fp8", "source": source} | columns
@@ -177,8 +178,7 @@ def test_a_trace_takes_its_settings_from_the_clone(tmp_path):
     (APART | {"prefill_workers": ""}, "has no prefill_workers"),
     (APART | {"decode_ep": "4"}, "dealt to another number of ranks"),
     (LOOP | {"tp": "4", "moe_tp": "2", "moe_ep": "2"}, "dealt to ranks and cut"),
-    (LOOP | {"tp": "2", "attn_dp": "4", "moe_ep": "8"}, "with tensor parallelism"),
-    (LOOP | {"tp": "4", "moe_ep": "2"}, "some of the ranks"),
+    (LOOP | {"tp": "2", "attn_dp": "4", "moe_ep": "4"}, "some of the ranks"),
     (LOOP | {"tp": "1", "attn_dp": "4", "moe_tp": "4", "moe_ep": "1"}, "experts that are cut"),
     (APART | {"model": "DeepSeek-V3", "precision": "fp8", "decode_tp": "8"}, "latent attention|no configuration"),
     (LOOP | {"model": "DeepSeek-V3"}, "no configuration of model"),

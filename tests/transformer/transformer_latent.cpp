@@ -192,12 +192,65 @@ BOOST_AUTO_TEST_CASE(replicas_exchange_the_tokens_of_all_in_layers_with_experts)
   for (const LayerStep& step : plan_layer(m, layers, pass, split)) BOOST_TEST(!step.is_collective());
 }
 
+// Four ranks share the attention of a replica with 10 tokens, and route three of them each, two of which are padding; all tokens
+// are gathered for the next attention.
+BOOST_AUTO_TEST_CASE(ranks_of_a_replica_share_attention_and_route_their_own_tokens) {
+  using collective::Operation;
+  const ModelShape m = deepseek_v3();
+  gpu::KernelTimer timer(gpu_datasheet("H100-SXM5-80GB"));
+  LayerTimer layers(m, 4, timer), one(m, 1, timer);
+  LayerSplit split;
+  split.tp = split.replicas = 4;
+  split.experts.ranks = 16;
+  layers.set_expert_ranks(split.experts);
+  LayerPass pass{{}, gpu::one_token_each(std::vector<std::uint64_t>(10, 1000)), kRoutes};
+  pass.group_tokens = split.group_tokens(10);
+  BOOST_TEST(pass.group_tokens == 48u);
+  const Bytes hidden = 7168 * 2;
+  using Way = std::tuple<RankGroup, Operation, Bytes>;
+  const auto collectives = [&] {
+    std::vector<Way> all;
+    for (const LayerStep& step : plan_layer(m, layers, pass, split))
+      if (step.is_collective()) all.emplace_back(step.group, step.operation, step.bytes);
+    return all;
+  };
+  const Way sum{RankGroup::tp, Operation::all_reduce, 10 * hidden},
+      scatter{RankGroup::tp, Operation::reduce_scatter, 12 * hidden},
+      gather{RankGroup::tp, Operation::all_gather, 12 * hidden};
+  for (const ReplicaSum rule : {ReplicaSum::all_reduce, ReplicaSum::reduce_scatter}) {
+    const Way& first = rule == ReplicaSum::all_reduce ? sum : scatter;
+    split.experts.sum = rule;
+    split.experts.exchange = ExpertExchange::allgather_reducescatter;
+    pass.kind = kRoutes;
+    BOOST_TEST((collectives() == std::vector<Way>{first,
+                                                  {RankGroup::ep, Operation::all_gather, 48 * (hidden + 2 * 256)},
+                                                  {RankGroup::ep, Operation::reduce_scatter, 48 * hidden},
+                                                  gather}));
+    split.experts.exchange = ExpertExchange::all_to_all;
+    const Way exchange{RankGroup::ep, Operation::all_to_all, 3 * 8 * hidden};
+    BOOST_TEST((collectives() == std::vector<Way>{first, exchange, exchange, gather}));
+    pass.kind = 0;  // dense: as without replicas
+    BOOST_TEST((collectives() == std::vector<Way>{sum, sum}));
+  }
+  // The shared expert of three tokens, whole; a rank's quarter of the heads.
+  BOOST_TEST(layers.whole_shared_experts(3, kRoutes).flops == one.shared_experts(3, kRoutes).flops);
+  BOOST_TEST(layers.whole_shared_experts(3, kRoutes).flops == 2.0 * 3 * 3 * 7168 * 2048,
+             boost::test_tools::tolerance(0.01));
+  BOOST_TEST(4 * layers.attention_core(pass).flops == one.attention_core(pass).flops,
+             boost::test_tools::tolerance(1e-9));
+}
+
 BOOST_AUTO_TEST_CASE(whole_experts_divide_the_weights_of_replicas) {
   const ModelShape m = deepseek_v3();
   const Stage all{61, true, true};
   const double experts = 2.0 * 58 * 256 * 3 * 7168 * 2048;
   BOOST_TEST(static_cast<double>(rank_weight_bytes(m, all, 1, 16)) ==
                  static_cast<double>(rank_weight_bytes(m, all, 1)) - experts * 15 / 16,
+             boost::test_tools::tolerance(1e-9));
+  // Four replicas of four ranks: shared experts are whole on each rank, all else but the experts is divided by four.
+  const double shared = 2.0 * 58 * 3 * 7168 * 2048;
+  BOOST_TEST(static_cast<double>(rank_weight_bytes(m, all, 4, 4)) ==
+                 static_cast<double>(rank_weight_bytes(m, all, 4)) - experts / 4 * 3 / 4 + shared * 3 / 4,
              boost::test_tools::tolerance(1e-9));
 }
 

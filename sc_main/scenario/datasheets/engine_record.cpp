@@ -214,7 +214,13 @@ Record<EngineSheet> replicas_record() {
       "requests");
   r.choice("of_prompts", rule(&ServingRules::prefill_replica), words_of(kReplicaRuleNames),
            "the same of an instance that prefills for others");
-  return complete(r);
+  r.require_all();
+  r.choice("sum", rule(&ServingRules::replica_sum), words_of(transformer::kReplicaSumNames),
+           "how the tensor-parallel ranks of a replica add the results of attention in a layer with experts. "
+           "all_reduce: each gets all tokens, and routes its share; reduce_scatter: each gets its share; one_rank: "
+           "replicas have one rank")
+      .fallback("all_reduce");
+  return r;
 }
 
 /// Whether a list without entries, which stands for all, or with them has all of another one.

@@ -42,7 +42,8 @@ void check_replicas(const InstanceSpec& spec, const std::string& key, const Sour
                                                              what + " is not modelled; accepted: " + accepted);
   };
   if (spec.mapping.dp == 1) return;
-  if (spec.mapping.tp > 1) refuse("tp " + std::to_string(spec.mapping.tp), "tp 1");
+  if (spec.mapping.tp > 1 && spec.rules.replica_sum == transformer::ReplicaSum::one_rank)
+    refuse("tp " + std::to_string(spec.mapping.tp) + " by engine " + spec.engine.name, "tp 1, or another engine");
   if (spec.mapping.pp > 1) refuse("pp " + std::to_string(spec.mapping.pp), "pp 1");
   if (value_at(source.root, "workload.kv_tiers")) refuse("workload.kv_tiers", "none");
 }
@@ -79,6 +80,7 @@ InstanceSpec resolve_instance(const InstanceSection& written, const InstanceDefa
   check_replicas(spec, key, setting.source);
   spec.mapping.experts =
       resolve_expert_ranks(written.ep, defaults.experts, spec.mapping, setting.model, key, setting.source);
+  spec.mapping.experts.sum = spec.rules.replica_sum;
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : defaults.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};
@@ -135,6 +137,23 @@ void place(const std::vector<InstanceSection>& written, std::vector<InstanceSpec
   }
 }
 
+/// The ranks of each replica are on one server or on several, in the same way.
+void check_replicas_alike(const InstanceSpec& instance, const platforms::MachineSpec& machine) {
+  const std::uint32_t tp = instance.mapping.tp;
+  const auto same_server = [&](std::uint32_t rank) {
+    const std::vector<std::uint32_t>& gpus = instance.mapping.placement;
+    return gpus[rank] / machine.board.gpus == gpus[rank - 1] / machine.board.gpus;
+  };
+  for (std::uint32_t rank = tp; rank < tp * instance.mapping.dp; ++rank) {
+    if (rank % tp == 0 || same_server(rank) == same_server(rank % tp)) continue;
+    throw InputError(instance.where, instance.key + ": replica " + std::to_string(rank / tp) + " of instance " +
+                                         instance.name + " has its " + std::to_string(tp) +
+                                         " ranks on servers in another way than replica 0; accepted: GPUs of one "
+                                         "server for each replica, or a tp that is a multiple of " +
+                                         std::to_string(machine.board.gpus));
+  }
+}
+
 /// Instances for all parts of requests, or some that prefill and some that decode, with names of their own.
 void check_instances(const std::vector<InstanceSpec>& instances, const platforms::MachineSpec& machine,
                      const Source& source) {
@@ -152,6 +171,7 @@ void check_instances(const std::vector<InstanceSpec>& instances, const platforms
   std::set<std::string> names;
   std::vector<std::uint32_t> gpus;  // numbered over all groups
   for (const InstanceSpec& instance : instances) {
+    check_replicas_alike(instance, machine);
     if (!names.insert(instance.name).second)
       throw InputError(place_of(source.root, instance.key + ".name"),
                        instance.key + ".name: " + in_quotes(instance.name) +
@@ -184,9 +204,8 @@ Record<InstanceSection> instance_record() {
       .range(1, kMostRanks)
       .fallback("1");
   r.add("dp", member(&MappingSection::dp),
-        "attention replicas, each with requests and KV cache of its own; experts are dealt to all of them. With tp 1 "
-        "and "
-        "pp 1")
+        "attention replicas of tp ranks, each with requests and KV cache of its own; experts are dealt to the ranks of "
+        "all. With pp 1")
       .range(1, kMostRanks);
   r.add("ep", &Section::ep,
         "expert-parallel ranks, which hold whole experts: as many as tp x dp; must divide the experts")
@@ -197,8 +216,9 @@ Record<InstanceSection> instance_record() {
       .fallback("as even as possible; the engine's rule gives the remainder to some stages");
   r.add("count", &Section::count, "number of such instances, whose names get a number: name0, name1, ...")
       .range(1, kMostInstances);
-  r.number_or("gpus", "auto", &Section::gpus,
-              "GPU of each rank p*tp+t within its group; with count, of one instance after the other")
+  r.number_or(
+       "gpus", "auto", &Section::gpus,
+       "GPU of each rank p*tp+t within its group, of replica r r*tp+t; with count, of one instance after the other")
       .fallback("by `placement`");
   r.choice(
       "placement", &Section::placement, {"pack", "spread"},

@@ -38,7 +38,7 @@ std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_
   const transformer::ModelShape& model = speculation_.model;
   if (const std::uint64_t padded = graphs.padded(false, layer.tokens()); padded != layer.tokens())
     layer.padded_tokens = padded;
-  if (split_.replicas > 1) layer.group_tokens = split_.replicas * layer.dense_tokens();
+  if (split_.replicas > 1) layer.group_tokens = split_.group_tokens(layer.dense_tokens());
   std::vector<Pass::Step> steps;
   transformer::Segment input = timer_.embedding(layer.dense_tokens());
   if (speculation_.joins_hidden_state) {
@@ -53,7 +53,7 @@ std::vector<Pass::Step> Drafter::plan(transformer::LayerPass layer, std::uint64_
   std::vector<std::vector<Pass::Step>> kinds(model.kinds.size());
   for (layer.kind = 0; layer.kind < kinds.size(); ++layer.kind)
     for (const transformer::LayerStep& step : plan_layer(model, timer_, layer, split_))
-      kinds[layer.kind].push_back({step.part, step.kernels.chain(step.part), step.operation, step.bytes});
+      kinds[layer.kind].push_back({step.part, step.kernels.chain(step.part), step.operation, step.bytes, step.group});
   for (std::uint32_t l = 0; l < model.layers; ++l) {
     const std::vector<Pass::Step>& of_layer = kinds[model.kind(l)];
     steps.insert(steps.end(), of_layer.begin(), of_layer.end());

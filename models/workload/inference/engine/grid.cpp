@@ -9,11 +9,11 @@ namespace railyard::workload::inference {
 
 namespace {
 
-collective::CollectiveRequest stage_request(const collective::Engine& engine, const Mapping& mapping) {
+collective::CollectiveRequest stage_request(const collective::Engine& engine, TrafficClass traffic_class) {
   collective::CollectiveRequest request;
   request.engine = engine;
   request.in_graph = true;
-  request.traffic_class = number(mapping.dp > 1 ? TrafficClass::ep : TrafficClass::tp);
+  request.traffic_class = number(traffic_class);
   return request;
 }
 
@@ -46,7 +46,12 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
   }
   kv_ = std::make_unique<KvCache>(model_, stages_, mapping.tp, ranks);
   mesh_ = std::make_unique<Mesh>(std::move(ranks), MeshSizes{mapping.tp, 1, mapping.dp, 1, mapping.pp, 1});
-  groups_ = mesh_->connect({Dimension::tp, Dimension::ep}, kCompute, stage_request(engine, mapping), executor.fabric());
+  groups_ =
+      mesh_->connect({Dimension::tp, Dimension::ep}, kCompute,
+                     stage_request(engine, mapping.dp > 1 ? TrafficClass::ep : TrafficClass::tp), executor.fabric());
+  for (std::uint32_t p = 0; p < mapping.pp && mapping.tp > 1 && mapping.dp > 1; ++p)
+    in_replicas_.push_back(std::make_unique<Communicator>(communicator(p).ranks(), kCompute, mapping.dp,
+                                                          stage_request(engine, TrafficClass::tp), executor.fabric()));
 }
 
 void Grid::connect_stages() {
@@ -100,14 +105,19 @@ void Grid::add_traffic(std::vector<transport::Traffic>& all, double tokens, std:
   for (std::uint32_t p = 0; p < pp(); ++p) {
     // Each member sends nearly twice the vector of every all-reduce, here in equal shares to all peers.
     const std::vector<transport::Window>& members = communicator(p).group().members;
-    double bytes = 0;
-    for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
-      bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(members.size());
-    for (const transport::Window a : members)
-      for (const transport::Window b : members)
-        if (a != b)
-          all.push_back({a, b, number(TrafficClass::tp), bytes,
-                         group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
+    const auto add = [&](transformer::RankGroup of, std::size_t together) {
+      double bytes = 0;
+      for (const transformer::LayerStep& step : layer_collectives(model_, 1, split()))
+        if (step.group == of || in_replicas_.empty())
+          bytes += 2 * static_cast<double>(step.bytes) * tokens * stage(p).layers / static_cast<double>(together);
+      for (std::size_t a = 0; a < members.size(); ++a)
+        for (std::size_t b = a / together * together; b < (a / together + 1) * together; ++b)
+          if (a != b)
+            all.push_back({members[a], members[b], number(TrafficClass::tp), bytes,
+                           group == transport::Traffic::kNobody ? group : group + static_cast<std::int64_t>(p)});
+    };
+    add(transformer::RankGroup::ep, members.size());
+    if (!in_replicas_.empty()) add(transformer::RankGroup::tp, tp());
   }
   for (std::uint32_t r = 0; r < ranks() && pp() > 1; ++r)  // to the next stage; sampled tokens to the first stage
     all.push_back({window(r), window((r + tp()) % ranks()), number(TrafficClass::pp), tensors * hidden / tp(),
@@ -118,7 +128,11 @@ void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherT
                  transport::Fabric& fabric, bool begin_together) {
   std::vector<Communicator*> groups;
   for (const Grid* grid : grids)
-    for (std::uint32_t p = 0; p < grid->pp(); ++p) groups.push_back(&grid->communicator(p));
+    for (std::uint32_t p = 0; p < grid->pp(); ++p) {
+      groups.push_back(&grid->communicator(p));
+      Communicator& of_tp = grid->communicator(p, transformer::RankGroup::tp);
+      if (&of_tp != groups.back()) groups.push_back(&of_tp);
+    }
   for (const Grid* grid : grids)
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)
       others.push_back({*grid->rank(r).memory, *grid->rank((r + grid->tp()) % grid->ranks()).memory,

@@ -48,9 +48,14 @@ class Grid {
   }
   Rank& rank(std::uint32_t stage, std::uint32_t t) const { return mesh_->rank(stage * width() + t); }
   Rank& rank(std::uint32_t r) const { return mesh_->rank(r); }
-  /// The ranks of a stage, of which either tensor parallelism or replicas are more than one. Collectives run as in a serving engine, all in a CUDA graph: small vectors
-  /// inside a server use the engine's own kernel; all other vectors use NCCL.
+  /// All ranks of a stage. Collectives run as in a serving engine, all in a CUDA graph: small vectors inside a server use
+  /// the engine's own kernel; all other vectors use NCCL.
   Communicator& communicator(std::uint32_t stage) const { return *groups_.all()[stage]; }
+  /// Those that run a collective together: with replicas, tensor-parallel ranks of each replica, or the ranks with experts.
+  Communicator& communicator(std::uint32_t stage, transformer::RankGroup group) const {
+    const bool in_replicas = group == transformer::RankGroup::tp && !in_replicas_.empty();
+    return in_replicas ? *in_replicas_[stage] : communicator(stage);
+  }
 
   /// Allows exchange(). Call before the first job.
   void connect_stages();
@@ -104,9 +109,10 @@ class Grid {
   transformer::ModelShape model_;
   std::unique_ptr<Mesh> mesh_;
   Executor& executor_;
-  Communicators groups_;                             ///< by stage
-  std::vector<std::unique_ptr<Communicator>> hops_;  ///< from rank p*tp+t to the next stage, or to the first one
-  std::vector<transport::Horizon*> sends_;           ///< by stage
+  Communicators groups_;                                    ///< by stage
+  std::vector<std::unique_ptr<Communicator>> in_replicas_;  ///< by stage: of tensor parallelism; none: as groups_
+  std::vector<std::unique_ptr<Communicator>> hops_;         ///< from rank p*tp+t to the next stage, or to the first one
+  std::vector<transport::Horizon*> sends_;                  ///< by stage
   std::vector<transformer::Stage> stages_;
   std::vector<Bytes> weights_;  ///< by stage
   std::vector<std::uint32_t> first_layer_;

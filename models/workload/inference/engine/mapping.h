@@ -14,11 +14,12 @@ namespace railyard::workload::inference {
 struct Mapping {
   std::uint32_t tp = 1;
   std::uint32_t pp = 1;
-  /// Attention replicas, which share the experts (transformer/replica_steps.h); more than one with tp 1 and pp 1 only.
+  /// Attention replicas of tp ranks, which share the experts (transformer/replica_steps.h); more than one with pp 1 only.
   std::uint32_t dp = 1;
   /// Layers of each stage: pp entries, their sum is the model's number of layers.
   std::vector<std::uint32_t> stage_layers;
   /// Rank p*tp+t -> GPU index within the group (server * gpus per server + slot); ranks() entries, no GPU twice.
+  /// With replicas: rank replica*tp+t.
   std::vector<std::uint32_t> placement;
 
   transformer::ExpertRanks experts;                          ///< experts dealt to tensor-parallel ranks

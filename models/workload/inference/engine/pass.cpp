@@ -18,12 +18,13 @@ Step step_of(Grid& grid, const ScheduledBatch& batch) {
   Step step{batch.layer_pass(), batch.tokens(), batch.tokens(), batch.outputs(),
             static_cast<std::uint32_t>(batch.items.size())};
   if (grid.replicas() == 1) return step;
-  step.tokens = step.outputs = step.sequences = 0;
+  step.tokens = step.all_tokens = step.outputs = step.sequences = 0;
   double longest = -1;
   for (std::uint32_t r = 0; r < grid.replicas(); ++r) {
     const ScheduledBatch own = batch.of_replica(r);
     if (own.items.empty()) continue;
     step.tokens = std::max<std::uint64_t>(step.tokens, own.tokens());
+    step.all_tokens += grid.split().replica_tokens(own.tokens());
     step.outputs = std::max(step.outputs, own.outputs());
     step.sequences = std::max(step.sequences, static_cast<std::uint32_t>(own.items.size()));
     const transformer::LayerPass pass = own.layer_pass();
@@ -55,12 +56,12 @@ Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::u
   layer.padded_tokens = padded_tokens;
   if (grid.replicas() > 1) {
     layer.padded_tokens = pass.tokens;
-    layer.group_tokens = pads_replicas ? grid.replicas() * pass.tokens : step.all_tokens;
+    layer.group_tokens = pads_replicas ? grid.split().group_tokens(pass.tokens) : step.all_tokens;
   }
   pass.layers.resize(grid.model().kinds.size());
   for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)
     for (const transformer::LayerStep& s : plan_layer(grid.model(), timer, layer, grid.split()))
-      pass.layers[layer.kind].push_back({s.part, s.kernels.chain(s.part), s.operation, s.bytes});
+      pass.layers[layer.kind].push_back({s.part, s.kernels.chain(s.part), s.operation, s.bytes, s.group});
   for (std::uint32_t l = 0; l < grid.model().layers; ++l)
     pass.layer_kernels += static_cast<double>(kernels_of(pass.layers[grid.model().kind(l)]));
   pass.layer_kernels /= grid.model().layers;

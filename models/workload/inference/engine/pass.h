@@ -22,7 +22,8 @@ struct Pass {
     gpu::SharedChain kernels;  ///< of every rank
     collective::Operation operation = collective::Operation::all_reduce;
     Bytes bytes = 0;
-    bool begins_layer = false;  ///< of a draft: the host launches its layer
+    transformer::RankGroup group = transformer::RankGroup::tp;  ///< of the collective
+    bool begins_layer = false;                                  ///< of a draft: the host launches its layer
   };
   std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
   std::vector<std::vector<Step>> drafts;  ///< passes of the last stage that follow (drafter.h)

@@ -44,6 +44,14 @@ std::uint32_t Pipeline::emit(const Pass& pass, const std::vector<JobRef>& after)
   return number;
 }
 
+Pipeline::What Pipeline::what_of(const Pass::Step& collective) {
+  switch (collective.operation) {
+    case collective::Operation::reduce_scatter: return kScatterTokens;
+    case collective::Operation::all_gather: return kGatherTokens;
+    default: return collective.part == transformer::LayerPart::mlp ? kMlpReduce : kAttentionReduce;
+  }
+}
+
 JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                            const std::vector<JobRef>& after) {
   if (duration == Time()) return {};
@@ -98,15 +106,18 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   bool composes = course_layers > 0;  // the steps that follow belong to the course
   steps_.clear();
   const collective::CollectiveSpec* spec = nullptr;  // mostly, all are of one size
+  Communicator* of_spec = nullptr;
   const auto collective = [&](What what, const Pass::Step& step, std::uint32_t layer, bool is_last) {
     ++state(number).collectives_left;
-    if (spec == nullptr || spec->operation != step.operation || spec->bytes != step.bytes)
-      spec = &communicator.choose(step.operation, step.bytes);
+    Communicator& ranks = grid_.communicator(p, step.group);
+    if (of_spec != &ranks || spec->operation != step.operation || spec->bytes != step.bytes)
+      spec = &ranks.choose(step.operation, step.bytes);
+    of_spec = &ranks;
     if (composes) {
-      steps_.push_back({nullptr, spec, label(what, 0, layer, is_last)});
+      steps_.push_back({nullptr, &ranks, spec, label(what, 0, layer, is_last)});
       return;
     }
-    executor_.collective(communicator, *spec, label(what, 0, layer, is_last), *this, last);
+    executor_.collective(ranks, *spec, label(what, 0, layer, is_last), *this, last);
   };
 
   if (p > 0 && tp > 1 && hop_.send == PpSend::shard) {
@@ -142,16 +153,15 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
       const bool is_last = l + 1 == stage.layers && !has_head && !has_drafts && &step == &steps.back();
       const bool is_mlp = step.part == transformer::LayerPart::mlp;
       if (step.kernels == nullptr) {
-        const What reduce = is_mlp ? kMlpReduce : kAttentionReduce;
-        const bool exchanges = step.operation != collective::Operation::all_reduce;
-        collective(exchanges ? (is_back ? kCombine : kDispatch) : reduce, step, layer, is_last);
+        const bool exchanges = step.group == transformer::RankGroup::ep;
+        collective(exchanges ? (is_back ? kCombine : kDispatch) : what_of(step), step, layer, is_last);
         is_back = exchanges != is_back;
         continue;
       }
       const What what = is_mlp ? kMlp : kAttention;
       if (composes) {
         const bool waits = launches.count != 0 && &step == &steps.front();
-        steps_.push_back({&step.kernels, nullptr, label(what, 0, layer, is_last), waits ? l + 1 : 0});
+        steps_.push_back({&step.kernels, nullptr, nullptr, label(what, 0, layer, is_last), waits ? l + 1 : 0});
         first = false;
         continue;
       }
@@ -186,7 +196,6 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
 void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last) {
   const Pass& pass = state(number).pass;
   const std::uint32_t stage = grid_.pp() - 1;
-  Communicator& communicator = grid_.communicator(stage);
   Fields fields{};
   fields.pass = number;
   fields.stage = stage;
@@ -198,8 +207,8 @@ void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<Jo
         fields.what = kDraftReduce;
         fields.tp = 0;
         ++state(number).collectives_left;
-        executor_.collective(communicator, communicator.choose(step.operation, step.bytes), JobLabel::of(*this, fields),
-                             *this, last);
+        Communicator& ranks = grid_.communicator(stage, step.group);
+        executor_.collective(ranks, ranks.choose(step.operation, step.bytes), JobLabel::of(*this, fields), *this, last);
         continue;
       }
       JobRef launched;
@@ -358,11 +367,12 @@ void Pipeline::on_composed(const Job& next, const std::vector<execution::Compose
       rank.host_waits += waited;
       if (tells) client_.on_activity(f.pass, f.stage, PassActivity::launch, part.ended);
     }
+    if (!part.has_kernels) continue;
+    rank.last_kernel_end = part.done;
     if (!tells) continue;
     client_.on_activity(f.pass, f.stage, PassActivity::kernels, part.begun);
     client_.on_activity(f.pass, f.stage, PassActivity::collective, part.done);
   }
-  rank.last_kernel_end = parts.back().done;
 }
 
 void Pipeline::on_collective_done(const collective::Collective&, const JobLabel& label) {

@@ -87,6 +87,8 @@ struct RankTimes {
 ///   prefill                                            decode
 ///   P_Rank_PP[p]_TP[t]_Chunk[i]                        D_Rank_[r]_Step_[i]             all kernels of a rank
 ///   TP_AR_PP[p]_Layer[l]_Chunk[i]_Attn | _Mlp          D_TP_AR_PP[p]_Layer[l]_Step_[i]_Attn | _Mlp
+///   TP_RS_PP[p]_Layer[l]_Chunk[i]_Attn                  D_TP_RS_PP[p]_Layer[l]_Step_[i]_Attn    tokens of a replica, by rank
+///   TP_AG_PP[p]_Layer[l]_Chunk[i]_Mlp                   D_TP_AG_PP[p]_Layer[l]_Step_[i]_Mlp     all of its tokens again
 ///   EP_Dispatch_PP[p]_Layer[l]_Chunk[i] | EP_Combine    D_EP_Dispatch_PP[p]_Layer[l]_Step_[i]  experts of all replicas
 ///   TP_AG_PP[p]_Chunk[i]                               D_TP_AG_PP[p]_Step_[i]          shards of activations
 ///   PP_Act_FromP[p]_ToP[p+1]_TP[t]_Chunk[i]            D_PP_Act_FromP[p]_ToP[p+1]_TP[t]_Step_[i]
@@ -143,15 +145,17 @@ class Pipeline : private JobClient, private JobNamer {
     kDraftLaunch,
     kDispatch,
     kCombine,
+    kScatterTokens,
+    kGatherTokens,
     kRank  ///< all kernels of a rank: a row, not a job
   };
   /// Contents of a label.
   struct Fields {
     std::uint32_t pass : 24, stage : 8;
     std::uint32_t tp : 12;               ///< of a collective 0: that of its first member
-    std::uint32_t layer : 12, what : 4;  ///< layer: of draft passes, the number of the draft
+    std::uint32_t layer : 12, what : 5;  ///< layer: of draft passes, the number of the draft
     std::uint32_t first : 1, last : 1;   ///< first or last job of the pass on this rank
-    std::uint32_t : 2;
+    std::uint32_t : 1;
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
   struct RankState {
@@ -196,6 +200,8 @@ class Pipeline : private JobClient, private JobNamer {
   /// A job of the host that launches a stage; no job if `duration` is 0.
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
                    const std::vector<JobRef>& after);
+  /// Of a collective of tensor parallelism.
+  static What what_of(const Pass::Step& collective);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
   /// @param last  jobs before them, by t; then their own last ones
   void emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last);

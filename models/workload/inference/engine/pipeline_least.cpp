@@ -66,7 +66,8 @@ Time Pipeline::least_time(const Fields& f) const {
 Time Pipeline::least_time_after(const Fields& f) const {
   const LeastTimes& least = states_[f.pass - first_state_].least;
   const Time after = least.after[f.layer];
-  return f.what == kMlpReduce || f.what == kCombine ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
+  const bool ends_layer = f.what == kMlpReduce || f.what == kCombine || f.what == kGatherTokens;
+  return ends_layer ? after : least.layers[grid_.model().kind(f.layer)].mlp + after;
 }
 
 }  // namespace railyard::workload::inference

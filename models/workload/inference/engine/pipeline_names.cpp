@@ -28,6 +28,8 @@ std::string Pipeline::name(std::uint64_t arguments) const {
       name =
           fmt::format("{}TP_AR_PP[{}]_Layer[{}]_{}_{}", of, stage, layer, unit, f.what == kMlpReduce ? "Mlp" : "Attn");
       break;
+    case kScatterTokens: name = fmt::format("{}TP_RS_PP[{}]_Layer[{}]_{}_Attn", of, stage, layer, unit); break;
+    case kGatherTokens: name = fmt::format("{}TP_AG_PP[{}]_Layer[{}]_{}_Mlp", of, stage, layer, unit); break;
     case kDispatch:
     case kCombine:
       name = fmt::format("{}EP_{}_PP[{}]_Layer[{}]_{}", of, f.what == kDispatch ? "Dispatch" : "Combine", stage, layer,
@@ -52,9 +54,9 @@ std::string Pipeline::name(std::uint64_t arguments) const {
 }
 
 std::string Pipeline::task(std::uint64_t arguments) const {
-  static constexpr const char* kTasks[] = {"embedding", "attention", "mlp",          "head",     "AR attn",
-                                           "AR mlp",    "AG",        "activation",   "prepare",  "launch",
-                                           "draft",     "AR draft",  "launch draft", "dispatch", "combine"};
+  static constexpr const char* kTasks[] = {"embedding",    "attention",  "mlp",     "head",    "AR attn", "AR mlp",
+                                           "AG",           "activation", "prepare", "launch",  "draft",   "AR draft",
+                                           "launch draft", "dispatch",   "combine", "RS attn", "AG mlp"};
   const auto f = JobLabel::fields_of<Fields>(arguments);
   switch (f.what) {
     case kActivation: return fmt::format("pass {}", std::uint32_t{f.pass});
@@ -79,6 +81,8 @@ const char* Pipeline::kind(std::uint64_t arguments) const {
     case kAttentionReduce:
     case kMlpReduce:
     case kDraftReduce:
+    case kScatterTokens:
+    case kGatherTokens:
     case kGather: return "tp";
     case kDispatch:
     case kCombine: return "ep";
@@ -98,6 +102,8 @@ Recorded Pipeline::recorded(std::uint64_t arguments) const {
     case kDraftLaunch:
     case kDispatch:
     case kCombine:
+    case kScatterTokens:
+    case kGatherTokens:
     case kLaunch: return Recorded::detail;
     case kGather:
     case kActivation:

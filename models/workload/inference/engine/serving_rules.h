@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "transformer/routing.h"
 #include "workload/inference/engine/speculation_spec.h"
 #include "workload/inference/scheduler/replica_choice.h"
 
@@ -75,6 +76,7 @@ struct ServingRules {
   FirstToken first_token = FirstToken::prefill;
   ReplicaRule replica = ReplicaRule::least_load;          ///< which attention replica takes a request
   ReplicaRule prefill_replica = ReplicaRule::least_load;  ///< the same of an instance that prefills for others
+  transformer::ReplicaSum replica_sum = transformer::ReplicaSum::all_reduce;
   SpeculationRules speculation;
 
   /// An instance with these rules hands requests over as one with the others does.
