@@ -195,7 +195,19 @@ GpuId Machine::served_with(transport::Window memory) const {
 }
 
 infiniband::Nic& Machine::nic_at(transport::Window memory, std::uint32_t queue_pair) const {
-  return *nics_[nic_of(served_with(memory), queue_pair)];
+  const GpuId first = served_with(memory);
+  const bool is_of_host = memory >= first_host() && memory < first_beyond();
+  if (!is_of_host) return *nics_[nic_of(first, queue_pair)];
+  std::uint32_t gpus = 0;
+  for (std::uint32_t s = 0; s < spec_.board.gpus; ++s)
+    gpus += socket_of(spec_, s) == socket_of(spec_, places_[first].slot);
+  return *nics_[nic_of(GpuId(first.value() + transport::set_of(queue_pair) % gpus), queue_pair)];
+}
+
+std::uint32_t Machine::queue_pairs_beside(GpuId gpu) const {
+  const std::uint32_t first =
+      served_with(servers_[place(gpu).server]->hosts[socket_of(spec_, place(gpu).slot)]->window()).value();
+  return transport::of_set(gpu.value() - first, 0);
 }
 
 void Machine::HostPort::send(transport::Message& message) {
@@ -208,9 +220,11 @@ transport::Path Machine::HostPort::path_to(transport::Window destination, std::u
 }
 
 transport::Path Machine::HostPort::path_of(const transport::Message& message) const {
-  if (message.kind != transport::MessageKind::read) return Sender::path_of(message);
   const transport::Window memory = message.destination;
-  return machine_.nic_at(host_, 0).read_path(memory, host_, machine_.nic_at(memory, 0).lid());
+  infiniband::Nic& nic = machine_.nic_at(host_, message.queue_pair);
+  const transport::Lid remote = machine_.nic_at(memory, message.queue_pair).lid();
+  return message.kind == transport::MessageKind::read ? nic.read_path(memory, host_, remote)
+                                                      : nic.path_from_host(host_, memory, remote);
 }
 
 void Machine::build_host_ports() {

@@ -148,6 +148,9 @@ class Machine final : private gpu::EgressPolicy,
   /// The NIC of a GPU's messages on one queue pair. If the GPU has several NICs, its queue pairs are spread over them.
   NicId nic_of(GpuId gpu, std::uint32_t queue_pair = 0) const;
 
+  /// For messages from and to the memory of a GPU's socket that use the NICs of this GPU.
+  std::uint32_t queue_pairs_beside(GpuId gpu) const;
+
   /// Two GPUs of a server below different sockets, and the rate limit that they share.
   struct FarPair {
     GpuId one, other;
@@ -181,7 +184,7 @@ class Machine final : private gpu::EgressPolicy,
   struct NicShare {
     std::uint32_t first = 0, count = 1;
   };
-  /// Sends from a socket's memory to the network: its processor posts to a NIC of the socket's first GPU.
+  /// Sends from a socket's memory to the network: its processor posts to a NIC of one of the socket's GPUs.
   class HostPort : public transport::Sender {
    public:
     HostPort(const Machine& machine, transport::Window host) : machine_(machine), host_(host) {}
@@ -210,7 +213,7 @@ class Machine final : private gpu::EgressPolicy,
   /// The GPU whose NICs a memory uses: the GPU itself; or the first GPU of a host's socket or of an attached device's
   /// branch.
   GpuId served_with(transport::Window memory) const;
-  /// The NIC of a memory on one queue pair.
+  /// The NIC of a memory on one queue pair. A socket's memory has a set of queue pairs for each GPU of the socket, at its NICs.
   infiniband::Nic& nic_at(transport::Window memory, std::uint32_t queue_pair) const;
   void build_host_ports();
   /// The NICs at the GPU's own branch, or else at the nearest branch before it that has NICs. These NICs are divided

@@ -333,9 +333,15 @@ std::vector<std::shared_ptr<ReuseTable>> isolate(const transport::Fabric& fabric
     std::set<transport::Horizon*> others;  ///< null: unknown ones
   };
   std::map<std::pair<const transport::Device*, std::uint32_t>, Users> users;  // by port
-  for (const OtherTraffic& other : others)
-    for (const transport::Lane& lane : fabric.path(other.source, other.destination, other.traffic_class).lanes)
+  for (const OtherTraffic& other : others) {
+    transport::Message message;
+    message.source = other.source;
+    message.destination = other.destination;
+    message.traffic_class = other.traffic_class;
+    message.queue_pair = other.queue_pair;
+    for (const transport::Lane& lane : fabric.path_of(message).lanes)
       for (const transport::Hop& hop : lane.hops) users[{hop.device, hop.port.value()}].others.insert(other.horizon);
+  }
   std::vector<Footprint> footprints;
   for (const ReuseGroup& group : groups) {
     footprints.push_back(footprint_of(fabric, *group.groups.front(), group.classes));

@@ -185,6 +185,7 @@ struct OtherTraffic {
   transport::Window source = 0, destination = 0;
   std::uint8_t traffic_class = 0;
   transport::Horizon* horizon = nullptr;  ///< of who sends them; null: they may be sent at any time
+  std::uint32_t queue_pair = 0;
 };
 
 /// Makes a table for each group whose links nobody else can use without saying so before; null for all other groups. Two

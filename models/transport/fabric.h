@@ -35,6 +35,7 @@ class Fabric {
   Path path(Window source, Window destination, std::uint8_t traffic_class, Engine engine = Engine::sm) const {
     return routes_.path(source, destination, traffic_class, engine);
   }
+  Path path_of(const Message& message) const { return routes_.path_of(message); }
   /// Payload per transaction on this path.
   Bytes transaction_bytes(const Path& path) const { return routes_.transaction_bytes(path); }
   /// Time of a message without contention.

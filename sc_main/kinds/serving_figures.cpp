@@ -82,6 +82,7 @@ void ServingFigures::on_served(std::uint32_t, const Stay& stay) {
   cached_tokens += stay.counts.cached_tokens;
   loaded_tokens += stay.counts.loaded_tokens;
   read_tokens += stay.counts.read_tokens;
+  peer_tokens += stay.counts.peer_tokens;
   recomputed_tokens += stay.counts.recomputed_tokens;
   preemptions += stay.counts.preemptions;
   kv_wait_sum_s += (stay.kv_landed() - stay.prefilled()).seconds();
@@ -155,6 +156,8 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
       kv_stored_bytes += static_cast<double>(offload->stored());
       kv_read_bytes += static_cast<double>(offload->read());
       kv_written_bytes += static_cast<double>(offload->written());
+      kv_peer_bytes += static_cast<double>(offload->from_peers());
+      has_kv_peers |= offload->has_peers();
       host_blocks += offload->blocks();
       disk_blocks += offload->disk_blocks();
     }
@@ -249,6 +252,10 @@ double ServingFigures::host_hit_ratio() const {
 
 double ServingFigures::disk_hit_ratio() const {
   return prompt_tokens > 0 ? static_cast<double>(read_tokens) / static_cast<double>(prompt_tokens) : 0.0;
+}
+
+double ServingFigures::peer_hit_ratio() const {
+  return prompt_tokens > 0 ? static_cast<double>(peer_tokens) / static_cast<double>(prompt_tokens) : 0.0;
 }
 
 }  // namespace railyard

@@ -28,6 +28,7 @@ Value of_drafts(const F& f, double value) { return f.has_speculation ? Value(val
 
 /// Mean of transfers; nothing, without one, or if KV cache is not paged.
 Value of_disk(const F& f, double value) { return f.disk_blocks > 0 ? Value(value) : Value(); }
+Value of_peers(const F& f, double value) { return f.has_kv_peers ? Value(value) : Value(); }
 Value of_host(const F& f, double value) { return f.host_blocks > 0 ? Value(value) : Value(); }
 
 Value of_transfers(const F& f, double sum) {
@@ -193,6 +194,10 @@ Metrics<F> request_metrics() {
        [](const F& f) { return of_disk(f, f.kv_read_bytes); }},
       {"kv_tiers.disk.written_bytes", "B", "KV from host memory to disks",
        [](const F& f) { return of_disk(f, f.kv_written_bytes); }},
+      {"kv_tiers.peers.hit_ratio", "ratio", "share of the prompt tokens that were read from the host memory of peers",
+       [](const F& f) { return of_peers(f, f.peer_hit_ratio()); }},
+      {"kv_tiers.peers.read_bytes", "B", "KV from the host memory of peers to that of the request's instance",
+       [](const F& f) { return of_peers(f, f.kv_peer_bytes); }},
       {"prefill_window_s", "s",
        "instances for prompts only: time in which the prompt of at least one request that they have admitted is not "
        "complete",

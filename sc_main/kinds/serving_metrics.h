@@ -42,6 +42,7 @@ class ServingFigures final : public workload::inference::ServiceSink {
   double prefix_hit_ratio() const;
   double host_hit_ratio() const;
   double disk_hit_ratio() const;
+  double peer_hit_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
   double ttft_part_s(std::size_t part) const {
     return requests > 0 ? ttft_parts[part].seconds() / static_cast<double>(requests) : 0.0;
@@ -76,9 +77,11 @@ class ServingFigures final : public workload::inference::ServiceSink {
   std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
   std::uint64_t verifying_steps = 0;  ///< of requests: steps with drafts
   std::uint64_t read_tokens = 0;      ///< of prompts, read from disks
+  std::uint64_t peer_tokens = 0;      ///< of prompts, read from the host memory of peers
   std::uint64_t host_blocks = 0;      ///< of KV in host memory, of all instances; 0: none
   std::uint64_t disk_blocks = 0;      ///< on disks
-  double kv_loaded_bytes = 0, kv_stored_bytes = 0, kv_read_bytes = 0, kv_written_bytes = 0;
+  double kv_loaded_bytes = 0, kv_stored_bytes = 0, kv_read_bytes = 0, kv_written_bytes = 0, kv_peer_bytes = 0;
+  bool has_kv_peers = false;
   double queue_sum_s = 0;  ///< from the entry into the queue to the first kernel
   std::uint64_t kv_transfers = 0, kv_descriptors = 0;
   double kv_bytes = 0, kv_handshake_s = 0, kv_post_s = 0, kv_staging_s = 0, kv_wire_s = 0,

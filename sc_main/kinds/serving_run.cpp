@@ -105,6 +105,7 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     placed.back().host.disk_blocks = disk_blocks[placed.size() - 1];
     for (const GpuId id : gpus) {
       placed.back().host.memories.push_back(machine_.host_of(id).window());
+      placed.back().host.queue_pairs.push_back(machine_.queue_pairs_beside(id));
       placed.back().servers.push_back(machine_.place(id).server);
     }
   }

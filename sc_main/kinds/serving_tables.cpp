@@ -47,6 +47,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
     if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",loaded_tokens");
     if (spec().kv_tiers.disk.bytes_per_server > 0) requests_csv_->print(",read_tokens");
+    if (spec().kv_tiers.peer_min_tokens > 0) requests_csv_->print(",peer_tokens");
     if (can_lose()) requests_csv_->print(",restarts,lost_tokens,lost_tokens_recomputed");
     if (spec().has_leaves) requests_csv_->print(",aborted");
     for (const char* part : workload::inference::kTtftPartNames) requests_csv_->print(",ttft_{}_ns", part);
@@ -125,6 +126,7 @@ void ServingRun::write_request(std::uint32_t request, const Stay& stay, Time end
   requests_csv_->print("{},{},{}", stay.counts.preemptions, stay.counts.cached_tokens, stay.counts.recomputed_tokens);
   if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.loaded_tokens);
   if (spec().kv_tiers.disk.bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.read_tokens);
+  if (spec().kv_tiers.peer_min_tokens > 0) requests_csv_->print(",{}", stay.counts.peer_tokens);
   if (can_lose()) requests_csv_->print(",{},{},{}", stay.restarts, stay.lost_tokens, stay.repeated_tokens);
   if (spec().has_leaves) requests_csv_->print(",{}", is_aborted ? 1 : 0);
   // Rounded as instants, so that the parts add up to the rounded TTFT.
@@ -228,7 +230,8 @@ std::string ServingRun::table() const {
     line("prefix hits",
          percent(f.prefix_hit_ratio()) + " of prompt tokens" +
              (f.host_blocks > 0 ? ", and " + percent(f.host_hit_ratio()) + " loaded from host memory" : "") +
-             (f.disk_blocks > 0 ? ", " + percent(f.disk_hit_ratio()) + " read from disks before" : ""));
+             (f.disk_blocks > 0 ? ", " + percent(f.disk_hit_ratio()) + " read from disks before" : "") +
+             (f.has_kv_peers ? ", " + percent(f.peer_hit_ratio()) + " read from peers before" : ""));
     if (f.has_speculation)
       line("speculation", fmt::format("{:.2f} tokens a step, {} of drafts are right", f.tokens_per_step(),
                                       percent(share_of(static_cast<double>(f.accepted_tokens),

@@ -73,6 +73,8 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
         made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES}}
         if rng.random() < 0.5:
             made["kv_tiers"]["disk"] = {"bytes_per_server": 10 * COPIES_BYTES, "gb_per_s": 5, "latency_us": rng.choice((0, 80, 2000))}
+        if form == "several" and gpus == 2 * machines.USUAL_GPUS and tp * pp == machines.USUAL_GPUS:  # on a server each
+            made["kv_tiers"]["peers"] = {"min_tokens": rng.choice((16, 100))}
     if rng.random() < 0.2 and form != "pair" and made["engine"].startswith("vllm-0.1"):
         made["speculation"] = {"method": rng.choice(("eagle", "ngram")), "tokens": rng.choice((1, 3)), "acceptance": rng.choice((0, 0.6))}
     if rng.random() < 0.3:

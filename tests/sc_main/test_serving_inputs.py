@@ -207,6 +207,13 @@ def test_speculation_of_one_instance(tmp_path):
      "6:54: error: workload.kv_tiers.disk: has no latency_us; accepted: bytes_per_server, gb_per_s and latency_us together"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}, disk: {bytes_per_server: 1.0e+9, gb_per_s: 0, latency_us: 80}}\n",
      "6:91: error: workload.kv_tiers.disk.gb_per_s: '0' is out of range; accepted: 1e-06 to 10000 (GB/s (1e9 bytes per second, one direction))"),
+    (REQUEST + "  kv_tiers: {peers: {min_tokens: 2048}}\n",
+     "6:21: error: workload.kv_tiers.peers: reads go to host memory; accepted with workload.kv_tiers.host.bytes_per_server"),
+    (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}, peers: {min_tokens: 2048}}\n",
+     "6:55: error: workload.kv_tiers.peers: no instance has another one with its tp, layers of stages, kv_dtype and block_tokens on other "
+     "servers; accepted with such a pair"),
+    (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}, peers: {}}\n",
+     "6:55: error: workload.kv_tiers.peers: has no min_tokens; accepted: tokens from which on a read is worth its time"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}}\n  scheduler: {prefix_caching: false}\n",
      "6:39: error: workload.kv_tiers.host.bytes_per_server: instance gpus does not look for equal prefixes; accepted with "
      "scheduler.prefix_caching: true"),

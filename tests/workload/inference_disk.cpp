@@ -2,7 +2,7 @@
 #include "tests/support/job_bench.h"
 #include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
-#include "workload/inference/kv/disk_reads.h"
+#include "workload/inference/kv/host_reads.h"
 
 using namespace railyard;
 using namespace railyard::test;
@@ -150,19 +150,19 @@ BOOST_AUTO_TEST_CASE(instances_of_a_server_share_its_disk) {
 }
 
 BOOST_AUTO_TEST_CASE(requests_join_a_read_of_the_same_blocks) {
-  DiskReads reads;
-  const std::uint32_t number = reads.begin({11, 12});
+  HostReads reads;
+  const std::uint32_t number = reads.begin({11, 12}, {});
   reads.join(number, 1);
   BOOST_TEST((reads.of(12) == number));
   BOOST_TEST(!reads.of(13).has_value());
   reads.join(number, 2);
   reads.join(number, 3);
   reads.leave(2);
-  const DiskReads::Read read = reads.end(number);
+  const HostReads::Read read = reads.end(number);
   BOOST_TEST((read.requests == std::vector<std::uint32_t>{1, 3}));
   BOOST_TEST((read.contents == KvTier::Contents{11, 12}));
   BOOST_TEST(!reads.of(11).has_value());
-  BOOST_TEST(reads.begin({11}) != number);
+  BOOST_TEST(reads.begin({11}, {}) != number);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_written_when_an_instance_fails_is_not_there) {

@@ -186,6 +186,24 @@ BOOST_AUTO_TEST_CASE(kv_cost_is_dynamos) {
   BOOST_TEST(fleet.send(640, 5, 320).scores[1] == 80 - 4);
 }
 
+BOOST_AUTO_TEST_CASE(kv_cost_credits_what_follows_in_host_memory_and_on_disks) {
+  Fleet fleet(with(RouterPolicy::kv_cost), 3);
+  RouterView& view = fleet.router.view();
+  const std::vector<BlockPool::Content> blocks = known_contents({320, {5}, {}}, 640, kBlock);
+  // Instance 1: 4 blocks on its GPUs, 8 more in host memory, all on disks. Instance 2: blocks 4 to 9 in host memory, behind a hole.
+  for (std::size_t i = 0; i < 20; ++i) {
+    if (i < 4) view.on_stored(1, blocks[i], {});
+    if (i < 12) view.on_stored(1, blocks[i], {}, KvPlace::host);
+    view.on_stored(1, blocks[i], {}, KvPlace::disks);
+    if (i >= 4 && i < 10) view.on_stored(2, blocks[i], {}, KvPlace::host);
+  }
+  BOOST_TEST(fleet.send(640, 5, 320).scores == (Scores{80, 80 - 4 - 0.75 * 8 - 0.25 * 8, 80}),
+             boost::test_tools::per_element());
+  view.on_ended(0, 1);
+  view.on_removed(1, blocks[6], {}, KvPlace::host);  // then disks follow
+  BOOST_TEST(fleet.send(640, 5, 320).scores[1] == 80 - 4 - 0.75 * 2 - 0.25 * 14);
+}
+
 BOOST_AUTO_TEST_CASE(kv_cost_has_no_credit_for_answers_and_decays_with_load) {
   RouterSpec spec = with(RouterPolicy::kv_cost);
   spec.kv_cost.overlap_decay = 1;

@@ -18,6 +18,7 @@ inline constexpr unsigned kQueuePairBits = 20;
 inline constexpr std::uint32_t kQueuePairSets = 1u << 12;
 
 constexpr std::uint32_t in_set(std::uint32_t queue_pair) { return queue_pair & ((1u << kQueuePairBits) - 1); }
+constexpr std::uint32_t set_of(std::uint32_t queue_pair) { return queue_pair >> kQueuePairBits; }
 constexpr std::uint32_t of_set(std::uint32_t set, std::uint32_t queue_pair) {
   return set << kQueuePairBits | queue_pair;
 }

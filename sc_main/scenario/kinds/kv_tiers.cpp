@@ -1,5 +1,9 @@
 #include "sc_main/scenario/kinds/kv_tiers.h"
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include "sc_main/scenario/kinds/kind.h"
 
 namespace railyard::scenario {
@@ -22,6 +26,39 @@ void check_disk(KvTiers& tiers, const Source& source) {
   if (tiers.host_bytes_per_server == 0)
     refuse("KV on disks goes through host memory; accepted with workload.kv_tiers.host.bytes_per_server");
   tiers.disk_where = place_of(source.root, key + ".bytes_per_server");
+}
+
+/// The servers of an instance.
+std::set<std::pair<std::uint32_t, std::uint32_t>> servers_of(const InstanceSpec& instance,
+                                                             std::uint32_t gpus_per_server) {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> servers;
+  for (const std::uint32_t gpu : instance.mapping.placement) servers.insert({instance.group, gpu / gpus_per_server});
+  return servers;
+}
+
+void resolve_peers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, std::uint32_t gpus_per_server,
+                   const Source& source) {
+  const std::string key = "workload.kv_tiers.peers";
+  if (!value_at(source.root, key)) return;
+  const auto refuse = [&](const std::string& what) { throw InputError(place_of(source.root, key), key + ": " + what); };
+  if (tiers.peer_min_tokens == 0) refuse("has no min_tokens; accepted: tokens from which on a read is worth its time");
+  if (tiers.host_bytes_per_server == 0)
+    refuse("reads go to host memory; accepted with workload.kv_tiers.host.bytes_per_server");
+  std::vector<std::set<std::pair<std::uint32_t, std::uint32_t>>> servers;
+  for (const InstanceSpec& instance : instances) servers.push_back(servers_of(instance, gpus_per_server));
+  tiers.peers.resize(instances.size());
+  for (std::uint32_t i = 0; i < instances.size(); ++i) {
+    for (std::uint32_t j = 0; j < instances.size(); ++j) {
+      const auto is_of_both = [&](const auto& server) { return servers[j].count(server) != 0; };
+      if (instances[i].has_layout_of(instances[j]) && std::none_of(servers[i].begin(), servers[i].end(), is_of_both))
+        tiers.peers[i].push_back(j);
+    }
+  }
+  if (std::all_of(tiers.peers.begin(), tiers.peers.end(), [](const auto& peers) { return peers.empty(); }))
+    refuse(
+        "no instance has another one with its tp, layers of stages, kv_dtype and block_tokens on other servers; "
+        "accepted "
+        "with such a pair");
 }
 
 }  // namespace
@@ -53,11 +90,21 @@ Record<KvTiers> kv_tiers_record() {
   r.nested("disk", &KvTiers::disk, disk,
            "disks below host memory: what has come to host memory is written there, and read to host memory when a "
            "request needs it and host memory has it no more");
+  Record<KvTiers> peers;
+  peers.add("min_tokens", &KvTiers::peer_min_tokens, "fewest tokens that a request reads from a peer")
+      .range(1, 1'000'000'000)
+      .fallback("none");
+  r.group("peers", peers,
+          "host memory of alike instances on other servers: what a request needs, and neither the GPUs nor the own "
+          "host memory have, "
+          "is read from there to the own host memory");
   return r;
 }
 
-void check_kv_tiers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, const Source& source) {
+void check_kv_tiers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, std::uint32_t gpus_per_server,
+                    const Source& source) {
   check_disk(tiers, source);
+  resolve_peers(tiers, instances, gpus_per_server, source);
   if (tiers.host_bytes_per_server == 0) return;
   const std::string key = "workload.kv_tiers.host.bytes_per_server";
   tiers.where = place_of(source.root, key);

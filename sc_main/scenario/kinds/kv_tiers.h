@@ -10,8 +10,10 @@
 namespace railyard::scenario {
 
 Record<workload::inference::KvTiers> kv_tiers_record();
-/// Sets where they are written. @throws InputError  an instance does not look for equal prefixes
+/// Sets where they are written, and the peers. @throws InputError  an instance does not look for equal prefixes, or has no peer
+/// @param gpus_per_server  of the board
 void check_kv_tiers(workload::inference::KvTiers& tiers,
-                    const std::vector<workload::inference::InstanceSpec>& instances, const Source& source);
+                    const std::vector<workload::inference::InstanceSpec>& instances, std::uint32_t gpus_per_server,
+                    const Source& source);
 
 }  // namespace railyard::scenario

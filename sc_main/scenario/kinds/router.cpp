@@ -28,6 +28,8 @@ const std::vector<OfPolicies>& keys_of_policies() {
       {"prefill_load_scale", {P::kv_cost}},
       {"overlap_score_credit", {P::kv_cost}},
       {"overlap_decay", {P::kv_cost}},
+      {"host_cache_hit_weight", {P::kv_cost}},
+      {"disk_cache_hit_weight", {P::kv_cost}},
       {"active_request_weight", {P::kv_cost}},
       {"temperature", {P::kv_cost}},
       {"prefix_weight", {P::scorers}},
@@ -102,6 +104,12 @@ Record<RouterSpec> router_record() {
   r.add("overlap_decay", cost(&KvCostSpec::overlap_decay),
         "of kv_cost: how fast the credit falls with the tokens that an instance has to compute")
       .range(0, 1e6);
+  r.add("host_cache_hit_weight", cost(&KvCostSpec::host_cache_hit_weight),
+        "of kv_cost: credit for a block that is in the instance's host memory, and not on its GPUs")
+      .range(0, 1);
+  r.add("disk_cache_hit_weight", cost(&KvCostSpec::disk_cache_hit_weight),
+        "of kv_cost: credit for a block that is on its disks only")
+      .range(0, 1);
   r.add("active_request_weight", cost(&KvCostSpec::active_request_weight), "of kv_cost: blocks for a request")
       .range(0, 1e6);
   r.add("temperature", cost(&KvCostSpec::temperature), "of kv_cost: 0: the least cost; else at random by exp(-cost/t)")

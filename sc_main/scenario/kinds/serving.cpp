@@ -251,7 +251,7 @@ ServingSpec resolve_serving(const ServingSection& written, const Setting& settin
                                      setting.source);
   spec.first_contact = written.kv_transfer.first_contact;
   check_first_contact(spec, setting.source);
-  check_kv_tiers(spec.kv_tiers, spec.instances, setting.source);
+  check_kv_tiers(spec.kv_tiers, spec.instances, setting.machine.board.gpus, setting.source);
   check_link_aware(spec, setting.source);
   check_experts_used(std::any_of(written.written_instances.begin(), written.written_instances.end(),
                                  [](const InstanceSection& i) { return i.ep || i.mapping.dp > 1; }),

@@ -73,6 +73,8 @@ std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const Host
     SchedulerSpec s = spec_.scheduler;
     s.host_blocks = host.blocks;
     s.disk_blocks = host.disk_blocks;
+    s.peers = host.known_peers;
+    s.instance = id_;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
                      spec_.speculation ? draft_memory(*spec_.speculation, spec_.mapping.dp) : DraftMemory());
     if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
@@ -209,7 +211,7 @@ void Instance::on_asked(const ScheduledBatch& batch) {
   }
   for (const std::uint32_t request : batch.awaits)
     if (ttft_) ttft_->loads(request, now());
-  for (const DiskRead& read : batch.reads) offload_->read(read.number, read.blocks);
+  for (const HostRead& read : batch.reads) offload_->read(read);
   report();
 }
 

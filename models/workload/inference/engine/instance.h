@@ -93,6 +93,9 @@ class Instance final : private EngineClient, private KvOffloadClient {
   KvOffload* offload() { return offload_ ? &*offload_ : nullptr; }
   /// See Scheduler::follow_blocks().
   void follow_blocks(BlockPool::Listener& listener) { scheduler_->follow_blocks(listener); }
+  void follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) {
+    scheduler_->follow_copies(in_host, on_disks);
+  }
 
   /// A request enters the queue.
   /// @param is_timed  it has no token yet, so that the time here counts for its first one

@@ -49,6 +49,12 @@ struct InstanceSpec {
   collective::Engine engine;
   Host host;
   CudaGraphs cudagraph;
+
+  /// Whether a rank has the same heads and layers of a block as the rank of another instance, in the same format.
+  bool has_layout_of(const InstanceSpec& other) const {
+    return mapping.tp == other.mapping.tp && mapping.stage_layers == other.mapping.stage_layers &&
+           kv_dtype == other.kv_dtype && scheduler.block_tokens == other.scheduler.block_tokens;
+  }
 };
 
 /// The model with the KV cache of an instance.

@@ -24,6 +24,10 @@ KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string
       socket = &executor.add_host("kv_host" + suffix_, static_cast<std::uint32_t>(sockets_.size() - 1), memory);
     socket->add_stream(fmt::format("load_{}", r));
     loads_.push_back(&socket->stream(socket->streams.size() - 1));
+    if (has_peers()) {
+      socket->add_stream(fmt::format("pull_{}", r));
+      pulls_.push_back(&socket->stream(socket->streams.size() - 1));
+    }
     Rank& rank = grid.rank(r);
     rank.add_stream("kv_store");
     stores_.push_back(&rank.stream(rank.streams.size() - 1));
@@ -54,12 +58,37 @@ void KvOffload::store(KvTier::Contents contents) {
   emit({next_store_++, 0, kStore}, blocks);
 }
 
-void KvOffload::read(std::uint32_t number, std::uint64_t blocks) {
-  reads_left_.emplace(number, static_cast<std::uint32_t>(shares_.size()));
+void KvOffload::read(const HostRead& read) { read.peer ? pull(read) : read_disks(read); }
+
+void KvOffload::read_disks(const HostRead& read) {
+  reads_left_.emplace(read.number, static_cast<std::uint32_t>(shares_.size()));
   for (std::uint16_t d = 0; d < shares_.size(); ++d) {
-    read_ += blocks * shares_[d].bytes;
-    shares_[d].disk->read(blocks * shares_[d].bytes, JobLabel::of(*this, Fields{number, d, kRead}), *this);
+    read_ += read.blocks * shares_[d].bytes;
+    shares_[d].disk->read(read.blocks * shares_[d].bytes, JobLabel::of(*this, Fields{read.number, d, kRead}), *this);
   }
+}
+
+void KvOffload::pull(const HostRead& read) {
+  const auto peer = std::find_if(host_.peers.begin(), host_.peers.end(),
+                                 [&](const HostKv::Peer& one) { return one.instance == *read.peer; });
+  reads_left_.emplace(read.number, grid_.ranks());
+  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
+    execution::Copy copy;
+    copy.transfers = {{peer->memories[r], read.blocks * grid_.block_bytes(r / grid_.width(), block_tokens_)}};
+    copy.traffic_class = number(TrafficClass::kv);
+    copy.kind = transport::MessageKind::read;
+    copy.queue_pair = host_.queue_pairs[r];
+    ++under_way_;
+    executor_.copy(*sockets_.at(host_.memories[r]), *pulls_[r], std::move(copy),
+                   JobLabel::of(*this, Fields{read.number, static_cast<std::uint16_t>(r), kPull}), *this);
+  }
+}
+
+void KvOffload::end_read(std::uint32_t number) {
+  const auto left = reads_left_.find(number);
+  if (left == reads_left_.end() || --left->second > 0) return;
+  reads_left_.erase(left);
+  client_.on_kv_read(number);
 }
 
 void KvOffload::write(KvTier::Contents contents) {
@@ -74,10 +103,7 @@ void KvOffload::write(KvTier::Contents contents) {
 
 void KvOffload::disk_done(const Fields& fields) {
   if (fields.what == kRead) {
-    const auto left = reads_left_.find(fields.number);
-    if (left == reads_left_.end() || --left->second > 0) return;
-    reads_left_.erase(left);
-    client_.on_kv_read(fields.number);
+    end_read(fields.number);
     return;
   }
   const auto left = writes_left_.find(fields.number);
@@ -110,6 +136,10 @@ std::vector<collective::OtherTraffic> KvOffload::traffic() {
     const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
     all.push_back({gpu, host, number(TrafficClass::kv), &sends_});
     all.push_back({host, gpu, number(TrafficClass::kv), &sends_});
+    for (const HostKv::Peer& peer : host_.peers) {
+      all.push_back({peer.memories[r], host, number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
+      all.push_back({host, peer.memories[r], number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
+    }
   }
   return all;
 }
@@ -120,20 +150,28 @@ void KvOffload::add_traffic(std::vector<transport::Traffic>& all, double tokens)
     const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.width()));
     all.push_back({gpu, host, number(TrafficClass::kv), bytes});
     all.push_back({host, gpu, number(TrafficClass::kv), bytes});
+    for (const HostKv::Peer& peer : host_.peers)
+      all.push_back(
+          {peer.memories[r], host, number(TrafficClass::kv), bytes / static_cast<double>(host_.peers.size())});
   }
 }
 
 void KvOffload::on_job_begun(const Job& job) {
-  if (job.label().as<Fields>().what <= kLoad) sends_.begun();
+  if (job.label().as<Fields>().what <= kPull) sends_.begun();
 }
 
 void KvOffload::on_job_done(const Job& job) {
   const auto fields = job.label().as<Fields>();
-  if (fields.what > kLoad) {
+  if (fields.what > kPull) {
     disk_done(fields);
     return;
   }
   --under_way_;
+  if (fields.what == kPull) {
+    from_peers_ += job.bytes();
+    end_read(fields.number);
+    return;
+  }
   if (fields.what == kLoad) {
     loaded_ += job.bytes();
     if (const auto stale = stale_loads_.find({fields.number, fields.rank}); stale != stale_loads_.end()) {
@@ -157,8 +195,8 @@ void KvOffload::on_job_done(const Job& job) {
 
 std::string KvOffload::name(std::uint64_t arguments) const {
   const auto f = JobLabel::fields_of<Fields>(arguments);
-  static constexpr const char* kNames[] = {"KvStore", "KvLoad", "KvRead", "KvWrite"};
-  const std::string place = f.what > kLoad
+  static constexpr const char* kNames[] = {"KvStore", "KvLoad", "KvPull", "KvRead", "KvWrite"};
+  const std::string place = f.what > kPull
                                 ? fmt::format("Disk[{}]", f.rank)
                                 : fmt::format("PP[{}]_TP[{}]", f.rank / grid_.width(), f.rank % grid_.width());
   return fmt::format("{}_{}_{}{}", kNames[f.what], place, work(arguments), suffix_);

@@ -3,7 +3,8 @@
 // together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler.
 //
 // With disks, what has come to host memory is written to the disks of the servers, and what a request needs is read from there to host
-// memory first (v1/kv_offload/tiering/manager.py). A server's disk has the blocks' shares of the ranks there.
+// memory first (v1/kv_offload/tiering/manager.py). A server's disk has the blocks' shares of the ranks there. With peers, what a request
+// needs is read from the host memory of other servers first: an RDMA read of each rank, by the NICs of its GPU.
 //
 // Its horizon: it sends from the end of a batch, whose blocks it stores, or when the scheduler composes a batch.
 #pragma once
@@ -18,7 +19,9 @@
 #include "transport/horizon.h"
 #include "workload/inference/engine/grid.h"
 #include "workload/inference/engine/kv_disk.h"
+#include "workload/inference/kv/kv_peers.h"
 #include "workload/inference/kv/kv_tier.h"
+#include "workload/inference/scheduler/scheduled_batch.h"
 #include "workload/jobs.h"
 #include "workload/traffic.h"
 
@@ -30,6 +33,14 @@ struct HostKv {
   std::uint64_t blocks = 0;                 ///< for all ranks together, as a block of tokens is in all of them
   std::vector<KvDisk*> disks;               ///< of each rank's server; none without blocks there
   std::uint64_t disk_blocks = 0;
+  /// Of another instance, of the same layout: each rank reads from the memory of the same rank.
+  struct Peer {
+    std::uint32_t instance = 0;
+    std::vector<transport::Window> memories;  ///< of each rank's socket
+  };
+  std::vector<Peer> peers;
+  KvPeers* known_peers = nullptr;          ///< with peers
+  std::vector<std::uint32_t> queue_pairs;  ///< of each rank, for messages of its socket's memory by the NICs of its GPU
 };
 
 class KvOffloadClient {
@@ -42,7 +53,7 @@ class KvOffloadClient {
   virtual void on_kv_read(std::uint32_t read) = 0;
   /// These blocks are on the disks.
   virtual void on_kv_written(const KvTier::Contents& contents) = 0;
-  /// The earliest instant at which load() or store() may be called.
+  /// The earliest instant at which load(), store() or read() may be called.
   virtual Time next_offload() = 0;
 
  protected:
@@ -58,8 +69,7 @@ class KvOffload final : private JobClient, private JobNamer {
   void load(std::uint32_t request, std::uint64_t blocks);
   void store(KvTier::Contents contents);
 
-  /// @param number  of the read
-  void read(std::uint32_t number, std::uint64_t blocks);
+  void read(const HostRead& read);
   void write(KvTier::Contents contents);
 
   /// The request does not wait for its KV any more.
@@ -75,6 +85,8 @@ class KvOffload final : private JobClient, private JobNamer {
   Bytes loaded() const { return loaded_; }
   Bytes stored() const { return stored_; }
   Bytes read() const { return read_; }
+  Bytes from_peers() const { return from_peers_; }
+  bool has_peers() const { return !host_.peers.empty(); }
   Bytes written() const { return written_; }
   /// That host memory holds, and disks.
   std::uint64_t blocks() const { return host_.blocks; }
@@ -97,8 +109,8 @@ class KvOffload final : private JobClient, private JobNamer {
     }
     const KvOffload& of_;
   };
-  // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i], KvRead_Disk[d]_No[i], KvWrite_Disk[d]_No[i]
-  enum What : std::uint16_t { kStore, kLoad, kRead, kWrite };
+  // KvLoad_PP[p]_TP[t]_Req[n], KvStore_PP[p]_TP[t]_No[i], KvPull_PP[p]_TP[t]_No[i], KvRead_Disk[d]_No[i], KvWrite_Disk[d]_No[i]
+  enum What : std::uint16_t { kStore, kLoad, kPull, kRead, kWrite };
   struct Fields {
     std::uint32_t number;  ///< of the request; of the store, read or write
     std::uint16_t rank;    ///< or the place of the disk in shares_
@@ -116,6 +128,9 @@ class KvOffload final : private JobClient, private JobNamer {
 
   /// Emits the copies of all ranks. @param blocks  of tokens
   void emit(Fields fields, std::uint64_t blocks);
+  void read_disks(const HostRead& read);
+  void pull(const HostRead& read);
+  void end_read(std::uint32_t number);
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
   void disk_done(const Fields& fields);
@@ -131,17 +146,17 @@ class KvOffload final : private JobClient, private JobNamer {
   Executor& executor_;
   KvOffloadClient& client_;
   std::unordered_map<transport::Window, Rank*> sockets_;             ///< with a stream for the loads of each rank
-  std::vector<gpu::Stream*> loads_, stores_;                         ///< by rank
+  std::vector<gpu::Stream*> loads_, stores_, pulls_;                 ///< by rank; pulls only with peers
   std::unordered_map<std::uint32_t, std::vector<bool>> loads_left_;  ///< by request and rank
   /// Loads under way that nobody waits for, by request and rank; they end before later ones.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stale_loads_;
   std::unordered_map<std::uint32_t, Store> stores_left_;  ///< by number
   std::vector<DiskShare> shares_;
-  std::unordered_map<std::uint32_t, std::uint32_t> reads_left_;  ///< disks, by number
+  std::unordered_map<std::uint32_t, std::uint32_t> reads_left_;  ///< disks, or ranks, by number
   std::unordered_map<std::uint32_t, Store> writes_left_;         ///< by number
   std::uint32_t next_store_ = 0, next_write_ = 0;
   std::uint64_t under_way_ = 0;  ///< copies that have been emitted
-  Bytes loaded_ = 0, stored_ = 0, read_ = 0, written_ = 0;
+  Bytes loaded_ = 0, stored_ = 0, from_peers_ = 0, read_ = 0, written_ = 0;
   Sends sends_;
 };
 

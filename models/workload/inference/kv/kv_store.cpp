@@ -43,31 +43,49 @@ std::uint64_t KvStore::find_in_host(Sequence& s, const Prefix& prefix, std::uint
 }
 
 std::optional<KvStore::Awaited> KvStore::read(Sequence& s, const Prefix& prefix, std::uint64_t known) {
-  if (!disk_) return {};
+  if (!disk_ && peers_ == nullptr) return {};
   const KvTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
   host_->touch(all);
-  disk_->touch(all);
+  std::size_t first = prefix.size();
+  if (disk_) {
+    disk_->touch(all);
+    if (const std::optional<Awaited> awaited = read(all, first, all.size(), *disk_, {})) return awaited;
+  }
+  while (first < all.size() && host_->has(all[first])) ++first;
+  if (peers_ == nullptr || first == all.size()) return {};
+  if (const std::optional<std::uint32_t> under_way = reads_.of(all[first])) return Awaited{*under_way, 0, {}};
+  const std::optional<KvPeers::Found> found = peers_->find(instance_, all, first, block_tokens_);
+  if (!found) return {};
+  return read(all, first, first + found->blocks, *found->lender.host, found->lender);
+}
+
+std::optional<KvStore::Awaited> KvStore::read(const KvTier::Contents& all, std::size_t first, std::size_t last,
+                                              KvTier& from, std::optional<KvPeers::Lender> lender) {
   KvTier::Contents missing;
   std::optional<std::uint32_t> under_way;
-  for (std::size_t i = prefix.size(); i < all.size(); ++i) {
+  for (std::size_t i = first; i < last; ++i) {
     if (host_->has(all[i])) continue;
     if (const std::optional<std::uint32_t> read = reads_.of(all[i])) {
       if (!under_way) under_way = read;
-    } else if (!disk_->has(all[i]) || host_->begin_write({all[i]}).empty()) {
+    } else if (!from.has(all[i]) || host_->begin_write({all[i]}).empty()) {
       break;
     } else {
       missing.push_back(all[i]);
     }
   }
-  if (missing.empty()) return under_way ? std::optional(Awaited{*under_way, 0}) : std::nullopt;
-  disk_->begin_read(missing);
+  if (missing.empty()) return under_way ? std::optional(Awaited{*under_way, 0, {}}) : std::nullopt;
+  from.begin_read(missing);
   const std::uint64_t blocks = missing.size();
-  return Awaited{reads_.begin(std::move(missing)), blocks};
+  const std::uint32_t number = reads_.begin(std::move(missing), lender);
+  return Awaited{number, blocks, lender ? std::optional(lender->instance) : std::nullopt};
 }
 
 std::vector<std::uint32_t> KvStore::end_read(std::uint32_t number) {
-  DiskReads::Read read = reads_.end(number);
-  disk_->end_read(read.contents);
+  HostReads::Read read = reads_.end(number);
+  if (read.lender)
+    read.lender->end(read.contents);
+  else
+    disk_->end_read(read.contents);
   host_->end_write(read.contents);
   return std::move(read.requests);
 }

@@ -4,7 +4,8 @@
 //
 // The KV cache of an instance as its scheduler sees it: sequences take blocks of tokens, fill them, and give them back; a block
 // that is full can be found by a later sequence with the same beginning. Blocks are in GPU memory (BlockPool); there can be copies of
-// them in host memory, and of those on disks (KvTier). KV on a disk goes through host memory (DiskReads).
+// them in host memory, and of those on disks (KvTier). KV on a disk, or in another instance's host memory (KvPeers), goes through its own
+// host memory (HostReads).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 #include "base/units.h"
 #include "workload/inference/kv/block_pool.h"
-#include "workload/inference/kv/disk_reads.h"
+#include "workload/inference/kv/host_reads.h"
+#include "workload/inference/kv/kv_peers.h"
 #include "workload/inference/kv/kv_tier.h"
 #include "workload/inference/requests/request.h"
 
@@ -26,12 +28,20 @@ class KvStore {
   /// @param caches_prefixes  whether sequences find each other's blocks
   /// @param host_blocks      in host memory; 0: none
   /// @param disk_blocks      on disks; 0: none
+  /// @param peers            with host memory only; null: none
+  /// @param instance         its number there
   KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, std::uint64_t host_blocks = 0,
-          std::uint64_t disk_blocks = 0)
-      : pool_(blocks), block_tokens_(block_tokens), caches_prefixes_(caches_prefixes) {
+          std::uint64_t disk_blocks = 0, KvPeers* peers = nullptr, std::uint32_t instance = 0)
+      : pool_(blocks),
+        block_tokens_(block_tokens),
+        caches_prefixes_(caches_prefixes),
+        peers_(peers),
+        instance_(instance) {
     if (host_blocks > 0) host_.emplace(host_blocks);
     if (disk_blocks > 0) disk_.emplace(disk_blocks);
+    if (peers_ != nullptr) peers_->add(instance_, *host_);
   }
+  KvStore(const KvStore&) = delete;
 
   /// The blocks of a sequence.
   class Sequence {
@@ -58,6 +68,10 @@ class KvStore {
   std::uint64_t tokens(const Prefix& prefix) const { return prefix.size() * block_tokens_; }
   const BlockPool& pool() const { return pool_; }
   void follow(BlockPool::Listener& listener) { pool_.follow(listener); }
+  void follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) {
+    if (host_) host_->follow(in_host);
+    if (disk_) disk_->follow(on_disks);
+  }
 
   /// The longest beginning of the sequence's `known` tokens that is here, without the last token: the model produces a token only
   /// from the one before.
@@ -68,14 +82,16 @@ class KvStore {
   KvTier::Contents contents(Sequence& s, std::size_t first, std::size_t last) const;
   /// Blocks that follow a prefix of the sequence's `known` tokens, without the last token, and are in host memory.
   std::uint64_t find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known);
-  /// Reads from disks, as far as host memory has room, those blocks behind a prefix that are there and not in host memory. A block
-  /// that is in neither ends them. @return the read for which the sequence has to wait; none: there is nothing to wait for
+  /// Reads from disks, or else from a peer, as far as host memory has room, those blocks behind a prefix that are there and not in host
+  /// memory. A block that is in neither ends them. @return the read for which the sequence has to wait; none: there is nothing to wait
+  /// for
   struct Awaited {
     std::uint32_t read = 0;
-    std::uint64_t blocks = 0;  ///< of a new read; 0: another sequence has begun it
+    std::uint64_t blocks = 0;           ///< of a new read; 0: another sequence has begun it
+    std::optional<std::uint32_t> peer;  ///< its instance; none: disks
   };
   std::optional<Awaited> read(Sequence& s, const Prefix& prefix, std::uint64_t known);
-  DiskReads& reads() { return reads_; }
+  HostReads& reads() { return reads_; }
   /// A read is over, and its blocks are in host memory. @return requests that have waited for it
   std::vector<std::uint32_t> end_read(std::uint32_t number);
   /// These blocks have come to host memory. @return those that are written to disks from now on
@@ -104,12 +120,17 @@ class KvStore {
 
  private:
   BlockPool::Content content(Sequence& s, std::size_t block) const;
+  /// Begins a read of those of the blocks [first, last) that are not in host memory, nor on their way to it.
+  std::optional<Awaited> read(const KvTier::Contents& all, std::size_t first, std::size_t last, KvTier& from,
+                              std::optional<KvPeers::Lender> lender);
 
   BlockPool pool_;
   std::uint32_t block_tokens_;
   bool caches_prefixes_;
+  KvPeers* peers_;
+  std::uint32_t instance_;
   std::optional<KvTier> host_, disk_;
-  DiskReads reads_;
+  HostReads reads_;
 };
 
 }  // namespace railyard::workload::inference

@@ -38,6 +38,7 @@ KvTier::Contents KvTier::begin_write(const Contents& contents) {
     if (blocks_.at(*content).users == 0) victims.push_back(*content);
   if (victims.size() < too_many) return {};
   for (const Content victim : victims) {
+    if (listener_ != nullptr) listener_->on_removed(victim);
     by_use_.erase(blocks_.at(victim).place);
     blocks_.erase(victim);
   }
@@ -50,8 +51,11 @@ KvTier::Contents KvTier::begin_write(const Contents& contents) {
 }
 
 void KvTier::clear() {
+  for (const Content content : by_use_)
+    if (listener_ != nullptr && blocks_.at(content).is_written) listener_->on_removed(content);
   by_use_.clear();
   blocks_.clear();
+  ++losses_;
 }
 
 void KvTier::interrupt() {
@@ -71,6 +75,7 @@ void KvTier::end_write(const Contents& contents) {
     Block& block = blocks_.at(content);
     block.users = 0;
     block.is_written = true;
+    if (listener_ != nullptr) listener_->on_stored(content);
   }
 }
 

@@ -20,6 +20,9 @@ class KvTier {
   /// @param blocks  at most
   explicit KvTier(std::uint64_t blocks) : total_(blocks) {}
 
+  /// Call before blocks are written.
+  void follow(BlockPool::Listener& listener) { listener_ = &listener; }
+
   std::uint64_t total() const { return total_; }
   std::uint64_t held() const { return blocks_.size(); }
 
@@ -35,8 +38,10 @@ class KvTier {
   /// room for all of them
   Contents begin_write(const Contents& contents);
   void end_write(const Contents& contents);
-  /// Nothing is here any more, nor is being written. @pre nothing is read
+  /// Nothing is here any more, nor is being written. @pre its own instance reads nothing
   void clear();
+  /// How often everything has been lost.
+  std::uint32_t losses() const { return losses_; }
   /// Reads end, and blocks that are being written are not here.
   void interrupt();
 
@@ -48,6 +53,8 @@ class KvTier {
   };
 
   std::uint64_t total_;
+  std::uint32_t losses_ = 0;
+  BlockPool::Listener* listener_ = nullptr;
   std::list<Content> by_use_;  ///< the least recently used one first
   std::unordered_map<Content, Block> blocks_;
 };

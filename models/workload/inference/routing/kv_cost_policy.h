@@ -4,9 +4,10 @@
 //
 // raw prefill blocks: (prompt tokens that the instance still has to compute + this prompt) / block size; decode blocks: different
 // blocks of its requests and this one; credit: blocks of the prompt in its prefix index x overlap_score_credit / (1 + decay x
-// excess), excess: (its tokens to compute - the least of all instances) / block size / blocks of this prompt. Equal costs: at random.
-// With a temperature, at random by exp(-cost / temperature), costs scaled to 0 to 1. For answers there is nothing to compute, and no
-// credit; if their prompts may stay there (conditional disaggregation), max(0, decode blocks - credit) + weight x requests, without decay.
+// excess), and those that follow them in its host memory and on its disks x host_cache_hit_weight and disk_cache_hit_weight; excess:
+// (its tokens to compute - the least of all instances) / block size / blocks of this prompt. Equal costs: at random. With a
+// temperature, at random by exp(-cost / temperature), costs scaled to 0 to 1. For answers there is nothing to compute, and no credit; if
+// their prompts may stay there (conditional disaggregation), max(0, decode blocks - credit) + weight x requests, without decay.
 #pragma once
 
 #include <algorithm>
@@ -39,12 +40,17 @@ class KvCostPolicy : public RoutingPolicy {
     const auto blocks = static_cast<double>(view.blocks_with(id, asked));
     const double requests = spec_.active_request_weight * view.requests(id);
     const auto cached = [&] { return static_cast<double>(view.cached_blocks(id, asked)) * spec_.overlap_score_credit; };
+    const auto copied = [&] {
+      const RouterView::Copies copies = view.copied_blocks(id, asked);
+      return static_cast<double>(copies.host) * spec_.host_cache_hit_weight +
+             static_cast<double>(copies.disks) * spec_.disk_cache_hit_weight;
+    };
     if (asked.part == RequestPart::answer)
-      return (credits_answers_ ? std::max(0.0, blocks - cached()) : blocks) + requests;
+      return (credits_answers_ ? std::max(0.0, blocks - cached() - copied()) : blocks) + requests;
     const double prompt = asked.request.prompt_tokens;
     const auto tokens = static_cast<double>(view.prefill_tokens(id));
     const double excess = (tokens - static_cast<double>(least_tokens)) / prompt;
-    const double credit = cached() / (1 + spec_.overlap_decay * excess);
+    const double credit = cached() / (1 + spec_.overlap_decay * excess) + copied();
     return blocks + requests + spec_.prefill_load_scale * std::max(0.0, (tokens + prompt) / block - credit);
   }
   std::size_t cheapest(const std::vector<double>& costs) {

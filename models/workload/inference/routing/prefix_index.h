@@ -34,11 +34,12 @@ class PrefixIndex {
     order_.clear();
     places_.clear();
   }
-  /// The first blocks of a prompt that are here.
+  /// The blocks of a prompt from number `first` on that are here, one after the other.
   /// @param most  blocks that are looked for
-  std::uint64_t matched(const std::vector<Content>& contents, std::uint64_t most = ~0ull) const {
+  std::uint64_t matched(const std::vector<Content>& contents, std::uint64_t first = 0,
+                        std::uint64_t most = ~0ull) const {
     std::uint64_t n = 0;
-    while (n < contents.size() && n < most && places_.count(contents[n]) > 0) ++n;
+    while (first + n < contents.size() && n < most && places_.count(contents[first + n]) > 0) ++n;
     return n;
   }
   std::uint64_t size() const { return order_.size(); }

@@ -38,6 +38,7 @@ struct KvCostSpec {
   double prefill_load_scale = 1;
   double overlap_score_credit = 1;
   double overlap_decay = 0;
+  double host_cache_hit_weight = 0.75, disk_cache_hit_weight = 0.25;
   double active_request_weight = 0;
   double temperature = 0;  ///< 0: the least cost
 };

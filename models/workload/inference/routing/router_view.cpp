@@ -23,21 +23,21 @@ void RouterView::apply(const Report& report) {
   Instance& instance = instances_[report.instance];
   switch (report.what) {
     case Report::What::load: instance.heard = report.load; break;
-    case Report::What::stored: instance.cached.add(report.content); break;
-    case Report::What::removed: instance.cached.remove(report.content); break;
+    case Report::What::stored: instance.cached[static_cast<std::size_t>(report.place)].add(report.content); break;
+    case Report::What::removed: instance.cached[static_cast<std::size_t>(report.place)].remove(report.content); break;
   }
 }
 
 void RouterView::on_load(std::uint32_t instance, const EngineLoad& load, Time now) {
-  report({Report::What::load, instance, now, load, 0});
+  report({Report::What::load, instance, now, load});
 }
 
-void RouterView::on_stored(std::uint32_t instance, BlockPool::Content content, Time now) {
-  report({Report::What::stored, instance, now, {}, content});
+void RouterView::on_stored(std::uint32_t instance, BlockPool::Content content, Time now, KvPlace place) {
+  report({Report::What::stored, instance, now, {}, content, place});
 }
 
-void RouterView::on_removed(std::uint32_t instance, BlockPool::Content content, Time now) {
-  report({Report::What::removed, instance, now, {}, content});
+void RouterView::on_removed(std::uint32_t instance, BlockPool::Content content, Time now, KvPlace place) {
+  report({Report::What::removed, instance, now, {}, content, place});
 }
 
 void RouterView::hear(Time now) {
@@ -96,7 +96,18 @@ std::uint64_t RouterView::blocks_with(std::uint32_t id, Asked& asked) const {
 
 std::uint64_t RouterView::cached_blocks(std::uint32_t id, Asked& asked) const {
   const Instance& instance = instances_[id];
-  return instance.cached.matched(asked.contents(instance.member.block_tokens));
+  return instance.cached.front().matched(asked.contents(instance.member.block_tokens));
+}
+
+RouterView::Copies RouterView::copied_blocks(std::uint32_t id, Asked& asked) const {
+  const Instance& instance = instances_[id];
+  const Asked::Contents& contents = asked.contents(instance.member.block_tokens);
+  const auto in = [&](KvPlace place) -> const PrefixIndex& { return instance.cached[static_cast<std::size_t>(place)]; };
+  const std::uint64_t on_gpus = in(KvPlace::gpus).matched(contents);
+  Copies copies;
+  copies.host = in(KvPlace::host).matched(contents, on_gpus);
+  copies.disks = in(KvPlace::disks).matched(contents, on_gpus + copies.host);
+  return copies;
 }
 
 Time RouterView::out_of_date(std::uint32_t id, Time now) const {

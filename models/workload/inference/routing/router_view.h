@@ -3,6 +3,7 @@
 // have ended.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
@@ -14,6 +15,9 @@
 #include "workload/inference/routing/routing_policy.h"
 
 namespace railyard::workload::inference {
+
+/// Where an instance has KV.
+enum class KvPlace : std::uint8_t { gpus, host, disks };
 
 class RouterView {
  public:
@@ -30,8 +34,8 @@ class RouterView {
 
   // Reports. Instants do not decrease.
   void on_load(std::uint32_t instance, const EngineLoad& load, Time now);
-  void on_stored(std::uint32_t instance, BlockPool::Content content, Time now);
-  void on_removed(std::uint32_t instance, BlockPool::Content content, Time now);
+  void on_stored(std::uint32_t instance, BlockPool::Content content, Time now, KvPlace place = KvPlace::gpus);
+  void on_removed(std::uint32_t instance, BlockPool::Content content, Time now, KvPlace place = KvPlace::gpus);
   /// The router looks at what it has heard until `now`.
   void hear(Time now);
 
@@ -53,6 +57,11 @@ class RouterView {
   std::uint64_t blocks_with(std::uint32_t instance, Asked& asked) const;
   /// The first blocks of the prompt that are in the instance's prefix index, as last heard.
   std::uint64_t cached_blocks(std::uint32_t instance, Asked& asked) const;
+  /// And those that follow them in its host memory, and those that follow these on its disks.
+  struct Copies {
+    std::uint64_t host = 0, disks = 0;
+  };
+  Copies copied_blocks(std::uint32_t instance, Asked& asked) const;
   /// Requests sent there in the last 60 s.
   std::uint32_t recent(std::uint32_t instance) const {
     return static_cast<std::uint32_t>(instances_[instance].recent.size());
@@ -67,6 +76,7 @@ class RouterView {
     Time at;
     EngineLoad load;
     BlockPool::Content content = 0;
+    KvPlace place = KvPlace::gpus;
   };
   struct Sent {
     bool is_prefilling = true;
@@ -77,7 +87,7 @@ class RouterView {
   struct Instance {
     Member member;
     EngineLoad heard;
-    PrefixIndex cached;
+    std::array<PrefixIndex, 3> cached;  ///< by KvPlace
     std::unordered_map<std::uint32_t, Sent> requests;
     std::uint64_t prefill_tokens = 0, own_blocks = 0;
     std::unordered_map<BlockPool::Content, std::uint32_t> shared;  ///< blocks of `requests`, and how many have each

@@ -15,7 +15,7 @@ class SentPrefixes {
   /// @param most  blocks kept for an instance; 0: all
   SentPrefixes(std::size_t instances, std::uint64_t most) : sent_(instances, PrefixIndex(most)) {}
   std::uint64_t matched(std::uint32_t id, Asked& asked, const RouterView& view, std::uint64_t most = ~0ull) const {
-    return sent_[id].matched(asked.contents(view.member(id).block_tokens), most);
+    return sent_[id].matched(asked.contents(view.member(id).block_tokens), 0, most);
   }
   void clear(std::uint32_t id) { sent_[id].clear(); }
   void add(std::uint32_t id, Asked& asked, const RouterView& view) {

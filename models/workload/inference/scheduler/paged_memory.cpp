@@ -27,17 +27,18 @@ bool PagedScheduler::reserve_for_kv(ScheduledBatch& batch, Sequence& s) {
   return true;
 }
 
-bool PagedScheduler::await_disk(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits) {
+bool PagedScheduler::await_read(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits) {
   if (s.has_read) return false;
   const std::optional<KvStore::Awaited> awaited = store_.read(s.held, hits, s.known);
   if (!awaited) return false;
   if (awaited->blocks > 0) {
     s.has_read = true;
-    if (!s.has_started) s.counts.read_tokens = awaited->blocks * spec_.block_tokens;
-    batch.reads.push_back({awaited->read, awaited->blocks});
+    std::uint64_t& counted = awaited->peer ? s.counts.peer_tokens : s.counts.read_tokens;
+    if (!s.has_started) counted = awaited->blocks * spec_.block_tokens;
+    batch.reads.push_back({awaited->read, awaited->blocks, awaited->peer});
   }
   store_.reads().join(awaited->read, s.number);
-  s.kv = Sequence::Kv::on_disk;
+  s.kv = Sequence::Kv::being_read;
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
   batch.awaits.push_back(s.number);
   return true;
@@ -129,7 +130,7 @@ std::uint64_t PagedScheduler::cancel(std::uint32_t number) {
   Sequence& s = *own->second;
   const std::uint64_t tokens = s.computed;
   if (!s.loads.empty()) store_.host()->end_read(s.loads);
-  if (s.kv == Sequence::Kv::on_disk) store_.reads().leave(number);
+  if (s.kv == Sequence::Kv::being_read) store_.reads().leave(number);
   store_.give_back(s.held);
   running_.erase(std::remove(running_.begin(), running_.end(), &s), running_.end());
   waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), &s), waiting_.end());

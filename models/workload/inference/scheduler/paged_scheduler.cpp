@@ -9,7 +9,8 @@ namespace railyard::workload::inference {
 
 PagedScheduler::PagedScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
-      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks, spec.disk_blocks),
+      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks, spec.disk_blocks, spec.peers,
+             spec.instance),
       acceptance_(spec.drafts),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)) {}
 
@@ -131,7 +132,7 @@ Refusal PagedScheduler::start(ScheduledBatch& batch, Sequence& s, std::uint64_t&
   KvStore::Prefix hits;
   if (!has_kv) {
     hits = find(s);
-    if (await_disk(batch, s, hits)) return Refusal::none;
+    if (await_read(batch, s, hits)) return Refusal::none;
     if (const std::uint64_t below = store_.find_in_host(s.held, hits, s.known); below > 0)
       return load(batch, s, std::move(hits), below) ? Refusal::none : Refusal::blocks;
   }
@@ -252,7 +253,7 @@ std::string PagedScheduler::blocked() const {
   const auto state = [](const Sequence& of) {
     if (of.is_running) return "runs";
     if (of.kv == Sequence::Kv::arriving) return "its KV is on its way";
-    if (of.kv == Sequence::Kv::on_disk) return "its KV is read from a disk";
+    if (of.kv == Sequence::Kv::being_read) return "its KV is read to host memory";
     return of.kv == Sequence::Kv::arrived ? "its KV has arrived" : "waits";
   };
   std::vector<Holder> holders;

@@ -66,6 +66,9 @@ class PagedScheduler : public Scheduler {
     return (kept != kept_.end() ? kept->second : sequences_.at(number))->held.places();
   }
   void follow_blocks(BlockPool::Listener& listener) override { store_.follow(listener); }
+  void follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) override {
+    store_.follow_copies(in_host, on_disks);
+  }
   Left left() const override { return {refusal_, refuses_all_, waiting_.empty() ? 0 : waiting_.front()->number}; }
   std::string blocked() const override;
   Counts counts(std::uint32_t number) const override;
@@ -84,8 +87,8 @@ class PagedScheduler : public Scheduler {
     std::uint64_t last_prefill = 0;  ///< composition that last computed tokens of its prefill
     bool is_running = false;
     bool keeps_blocks = false;  ///< when it leaves
-    enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived, on_disk } kv = Kv::here;
-    bool has_read = false;          ///< from disks, since it last ran: what host memory has lost again is computed
+    enum class Kv : std::uint8_t { here, elsewhere, arriving, arrived, being_read } kv = Kv::here;
+    bool has_read = false;          ///< to host memory, since it last ran: what that has lost again is computed
     std::uint64_t loads_until = 0;  ///< tokens; 0: nothing is loaded from host memory
     KvTier::Contents loads;
     KvStore::Sequence held;  ///< blocks
@@ -185,8 +188,8 @@ class PagedScheduler : public Scheduler {
   bool reserve_for_kv(ScheduledBatch& batch, Sequence& s);
   /// The same for so many blocks in host memory behind its prefix.
   bool load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hits, std::uint64_t blocks);
-  /// If blocks behind its prefix are on disks, it leaves the queue until they are in host memory. @return whether it does
-  bool await_disk(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits);
+  /// If blocks behind its prefix are on disks, or at a peer, it leaves the queue until they are in host memory. @return whether it does
+  bool await_read(ScheduledBatch& batch, Sequence& s, const KvStore::Prefix& hits);
   /// It is in the queue again, before all requests that came after it.
   void rejoin(Sequence& s);
   /// It leaves the queue until its KV arrives.

@@ -149,6 +149,10 @@ Scheduler::Memory Replicas::memory() const {
   return sum;
 }
 
+void Replicas::follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) {
+  for (const auto& replica : replicas_) replica->follow_copies(in_host, on_disks);
+}
+
 void Replicas::follow_blocks(BlockPool::Listener& listener) {
   for (const auto& replica : replicas_) replica->follow_blocks(listener);
 }

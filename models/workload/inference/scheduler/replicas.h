@@ -41,6 +41,7 @@ class Replicas : public Scheduler {
   Memory memory() const override;
   std::vector<BlockPool::Block> blocks(std::uint32_t number) const override { return of(number).blocks(number); }
   void follow_blocks(BlockPool::Listener& listener) override;
+  void follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) override;
   Left left() const override;
   std::string blocked() const override;
   Counts counts(std::uint32_t number) const override { return of(number).counts(number); }

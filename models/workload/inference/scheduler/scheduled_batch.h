@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transformer/layer_kernels.h"
@@ -16,10 +17,11 @@ struct Reservation {
       0;  ///< tokens from there until this one are loaded from host memory; 0: KV comes from another instance
 };
 
-/// Blocks that are read from disks to host memory.
-struct DiskRead {
+/// Blocks that are read to host memory.
+struct HostRead {
   std::uint32_t number = 0;  ///< Scheduler::read() tells that it is over
   std::uint64_t blocks = 0;
+  std::optional<std::uint32_t> peer;  ///< the instance that has them in its host memory; none: they are on disks
 };
 
 /// A batch: for each sequence the tokens that are computed.
@@ -42,8 +44,8 @@ struct ScheduledBatch {
   std::vector<Item> items;
   std::vector<std::uint32_t> preempted;   ///< requests that lost their blocks for this batch
   std::vector<Reservation> reservations;  ///< made with this batch
-  std::vector<std::uint32_t> awaits;      ///< requests that wait for a read from disks from now on
-  std::vector<DiskRead> reads;            ///< that begin with this batch
+  std::vector<std::uint32_t> awaits;      ///< requests that wait for a read to host memory from now on
+  std::vector<HostRead> reads;            ///< that begin with this batch
   std::uint32_t group = 0;                ///< each batch of a group needs the tokens before it
 
   std::uint32_t tokens() const {

@@ -5,7 +5,8 @@
 //
 // Prompt and answer of a request may run on two instances. The one with the prompts keeps the KV of a request that has left until
 // it has been read. In the other one a request gets memory for its prompt, and runs when the KV has arrived. A request that finds KV in
-// host memory gets memory for that, and runs when it has been loaded. One that finds KV on a disk waits until it is in host memory.
+// host memory gets memory for that, and runs when it has been loaded. One that finds KV on a disk, or in a peer's host memory, waits until it
+// is in its own host memory.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +88,8 @@ class Scheduler {
   virtual std::vector<BlockPool::Block> blocks(std::uint32_t) const { return {}; }
   /// Of a paged KV cache: which contents its prefix index has. Call before the first request.
   virtual void follow_blocks(BlockPool::Listener&) {}
+  /// The same of host memory, and of disks.
+  virtual void follow_copies(BlockPool::Listener&, BlockPool::Listener&) {}
   /// What the last compose() left in the queue, and why.
   struct Left {
     Refusal refusal = Refusal::none;  ///< why the first waiting request did not start; none if the queue is empty
@@ -102,6 +105,7 @@ class Scheduler {
     std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
     std::uint64_t loaded_tokens = 0;      ///< found in host memory then
     std::uint64_t read_tokens = 0;        ///< found on disks before, and read for it
+    std::uint64_t peer_tokens = 0;        ///< found in a peer's host memory before, and read for it
     std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption
   };
   /// @pre the request is here, or has left with the latest complete()

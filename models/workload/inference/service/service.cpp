@@ -15,6 +15,7 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
               [this](const Request& request, std::uint32_t from, std::uint32_t to) {
                 return exchange_.expected(*instances_[from], *instances_[to], request.prompt_tokens);
               }),
+      kv_peers_(spec_.instances.size(), spec_.kv_tiers.peer_min_tokens),
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       leaving_(instances_.size()),
@@ -37,7 +38,14 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
     exchange_.follow_contacts(std::move(all), has_met);
   }
   if (!router_.follows_blocks()) return;
-  for (const auto& instance : instances_) instance->follow_blocks(block_reports_.emplace_back(*this, instance->id()));
+  const auto reports = [&](const auto& instance, KvPlace place) -> BlockReports& {
+    return block_reports_.emplace_back(*this, instance->id(), place);
+  };
+  for (const auto& instance : instances_) {
+    instance->follow_blocks(reports(instance, KvPlace::gpus));
+    if (spec_.kv_tiers.host_bytes_per_server > 0)
+      instance->follow_copies(reports(instance, KvPlace::host), reports(instance, KvPlace::disks));
+  }
 }
 
 std::vector<Router::Member> Service::router_members(const std::vector<Placed>& placed) const {
@@ -88,6 +96,11 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.handoff = spec_.handoff;
     setting.seed = spec_.seed;
     HostKv host = placed[id].host;
+    host.peers = peers_of(id, placed);
+    if (!host.peers.empty()) {
+      host.known_peers = &kv_peers_;
+      for (const HostKv::Peer& peer : host.peers) kv_peers_.allow(id, peer.instance);
+    }
     for (std::size_t r = 0; host.disk_blocks > 0 && r < placed[id].servers.size(); ++r) {
       const std::uint32_t server = placed[id].servers[r];
       host.disks.push_back(&disks_.try_emplace(server, server, spec_.kv_tiers.disk, executor_).first->second);
@@ -96,6 +109,17 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
         std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks, host, executor_, client));
   }
   return instances;
+}
+
+std::vector<HostKv::Peer> Service::peers_of(std::uint32_t id, const std::vector<Placed>& placed) const {
+  std::vector<HostKv::Peer> peers;
+  if (spec_.kv_tiers.peers.empty()) return peers;
+  for (const std::uint32_t other : spec_.kv_tiers.peers[id]) {
+    HostKv::Peer& peer = peers.emplace_back();
+    peer.instance = other;
+    peer.memories = placed[other].host.memories;
+  }
+  return peers;
 }
 
 void Service::add_sink(ServiceSink& sink) {
@@ -237,6 +261,7 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
     stay.counts.cached_tokens = counts.cached_tokens;
     stay.counts.loaded_tokens = counts.loaded_tokens;
     stay.counts.read_tokens = counts.read_tokens;
+    stay.counts.peer_tokens = counts.peer_tokens;
     const std::uint64_t found = counts.cached_tokens + counts.loaded_tokens;
     stay.repeated_tokens += stay.lost_last - std::min(stay.lost_last, found);
     stay.lost_last = 0;

@@ -112,6 +112,8 @@ class Service final : private ApiServerClient,
   std::vector<Router::Member> router_members(const std::vector<Placed>& placed) const;
   std::vector<std::unique_ptr<Instance>> make_instances(const transformer::ModelShape& model,
                                                         const std::vector<Placed>& placed);
+  /// Instances whose host memory an instance may read.
+  std::vector<HostKv::Peer> peers_of(std::uint32_t id, const std::vector<Placed>& placed) const;
   std::size_t count_of(InstanceRole role) const;
   /// Instances at which requests may begin; these have the first ids.
   std::vector<Host> hosts() const;
@@ -248,18 +250,20 @@ class Service final : private ApiServerClient,
   Executor& executor_;
   Router router_;
   std::map<std::uint32_t, KvDisk> disks_;  ///< by server
+  KvPeers kv_peers_;
   std::vector<std::unique_ptr<Instance>> instances_;
-  /// Tells the router which blocks are in an instance's prefix index.
+  /// Tells the router which blocks are in an instance's prefix index, or in its host memory or on its disks.
   struct BlockReports : BlockPool::Listener {
-    BlockReports(Service& of, std::uint32_t its_id) : service(of), id(its_id) {}
+    BlockReports(Service& of, std::uint32_t its_id, KvPlace its_place) : service(of), id(its_id), place(its_place) {}
     void on_stored(BlockPool::Content content) override {
-      service.router_.view().on_stored(id, content, service.now());
+      service.router_.view().on_stored(id, content, service.now(), place);
     }
     void on_removed(BlockPool::Content content) override {
-      service.router_.view().on_removed(id, content, service.now());
+      service.router_.view().on_removed(id, content, service.now(), place);
     }
     Service& service;
     std::uint32_t id;
+    KvPlace place;
   };
   std::deque<BlockReports> block_reports_;
   std::deque<Held> held_;                    ///< requests that wait in the router, as they came

@@ -46,6 +46,9 @@ struct KvTiers {
   Origin where;
   KvDiskSpec disk;  ///< with host memory only
   Origin disk_where;
+  /// Least tokens that an instance reads from the host memory of another one, on other servers; 0: none. With host memory only.
+  std::uint32_t peer_min_tokens = 0;
+  std::vector<std::vector<std::uint32_t>> peers;  ///< by instance: those; of the same layout
 };
 
 struct ServingSpec {

@@ -1,5 +1,5 @@
-// Blocks of KV that are on their way from disks to host memory, and the requests that wait for them. A request waits for one read at a
-// time. Plain C++; no SystemC.
+// Blocks of KV that are on their way to host memory, from disks or from another instance's host memory, and the requests that wait for
+// them. A request waits for one read at a time. Plain C++; no SystemC.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,24 @@
 #include <utility>
 #include <vector>
 
+#include "workload/inference/kv/kv_peers.h"
 #include "workload/inference/kv/kv_tier.h"
 
 namespace railyard::workload::inference {
 
-class DiskReads {
+class HostReads {
  public:
   struct Read {
     KvTier::Contents contents;
-    std::vector<std::uint32_t> requests;  ///< that wait for it
+    std::optional<KvPeers::Lender> lender;  ///< none: disks
+    std::vector<std::uint32_t> requests;    ///< that wait for it
   };
 
   /// @return its number, which no other read gets
-  std::uint32_t begin(KvTier::Contents contents) {
+  std::uint32_t begin(KvTier::Contents contents, std::optional<KvPeers::Lender> lender) {
     for (const KvTier::Content content : contents) numbers_[content] = next_;
     reads_[next_].contents = std::move(contents);
+    reads_[next_].lender = lender;
     return next_++;
   }
   /// The read that brings a block; none: nobody reads it.
@@ -44,6 +47,8 @@ class DiskReads {
   }
   /// Nobody waits any more. Numbers go on.
   void clear() {
+    for (const auto& [number, read] : reads_)
+      if (read.lender) read.lender->end(read.contents);
     reads_.clear();
     numbers_.clear();
   }
