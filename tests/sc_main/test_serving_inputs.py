@@ -195,6 +195,8 @@ def test_speculation_of_one_instance(tmp_path):
      "5:106: error: workload.requests.list.1.priority: does not apply to policy: fcfs; accepted with policy: priority"),
     ("  requests: {prompt_tokens: 500, output_tokens: 12}\n  scheduler: {max_model_len: 511}\n",
      "5:29: error: workload.requests: a request of 512 tokens, prompt and answer, is longer than max_model_len, 511; accepted: up to 511"),
+    ("  requests: {prompt_tokens: 512, output_tokens: {lognormal: {mean: 9, cv_ratio: 1}}}\n  scheduler: {max_model_len: 511}\n",
+     "5:29: error: workload.requests: a prompt of 512 tokens is longer than max_model_len, 511; accepted: up to 511"),
     (REQUEST + "  kv_transfer: {mode: push_per_chunk}\n",
      "6:16: error: workload.kv_transfer: there is no prefill instance; accepted with prefill instances"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1000}}\n",

@@ -209,10 +209,12 @@ void check_priorities(const ServingRequests& requests, const std::vector<Instanc
 /// A request is at most as long as the engine allows. Drawn lengths without a bound are checked when requests arrive.
 void check_context(const ServingRequests& requests, const InstanceSpec& instance, std::uint32_t context_tokens) {
   const std::uint64_t most = instance.scheduler.max_model_len;
-  const std::optional<ServingRequests::Longest>& longest = requests.prompt_and_output;
+  const bool is_bounded = requests.prompt_and_output.has_value();
+  const std::optional<ServingRequests::Longest>& longest = is_bounded ? requests.prompt_and_output : requests.prompt;
   if (most == 0 || !longest || longest->tokens <= most) return;
-  throw InputError(longest->where, "workload.requests: a request of " + std::to_string(longest->tokens) +
-                                       " tokens, prompt and answer, is longer than max_model_len, " +
+  throw InputError(longest->where, "workload.requests: a " + std::string(is_bounded ? "request" : "prompt") + " of " +
+                                       std::to_string(longest->tokens) + " tokens" +
+                                       (is_bounded ? ", prompt and answer," : "") + " is longer than max_model_len, " +
                                        std::to_string(most) +
                                        (most == context_tokens ? " by the model's config.json" : "") +
                                        "; accepted: up to " + std::to_string(most));
