@@ -176,7 +176,7 @@ def main(arguments=None):
     try:
         ranks = read(timeline)
     except run_files.Error as error:
-        parser.error(error)
+        parser.error(str(error))
     if not any(rank.tracks for rank in ranks):
         parser.error(f"{timeline}: no rank of it has a kernel or transfer")
     try:
