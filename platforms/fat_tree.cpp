@@ -16,6 +16,14 @@ std::uint32_t spines_of(const MachineSpec& spec) {
   return std::min(*std::max_element(below.begin(), below.end()), leaf_down_ports(spec));
 }
 
+std::uint64_t switch_ports(const MachineSpec& spec) {
+  const std::uint32_t nics = whole_servers_of(spec) * spec.nics_per_server;
+  if (spec.network == NetworkKind::single_switch) return nics;
+  const std::uint64_t leaves = leaf_of(spec, nics - 1) + 1, spines = spines_of(spec);
+  const std::uint64_t to_cores = spec.tiers == 3 ? (pod_of(spec, nics - 1) + 1) * spines * cores_of_spine(spec) : 0;
+  return nics + 2 * (leaves * spines + to_cores);
+}
+
 FatTree::FatTree(const MachineSpec& spec, infiniband::Routing routing)
     : spec_(spec), routing_(routing), spines_(spines_of(spec)), cores_(spec.tiers == 3 ? cores_of_spine(spec) : 0) {}
 

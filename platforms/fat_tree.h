@@ -23,6 +23,8 @@ struct Trunk {
 
 /// Number of spines of each pod.
 std::uint32_t spines_of(const MachineSpec& spec);
+/// Number of ports of all switches of the whole machine's network that have a cable.
+std::uint64_t switch_ports(const MachineSpec& spec);
 
 /// A message between NICs of the whole machine.
 struct NetworkMessage {

@@ -124,6 +124,11 @@ struct IbSwitchDatasheet {
   double hop_ns = 0;
   double buffer_bytes = 0;
   double aggregation_ns = 0;  ///< SHARP: time from the last message of a sum to the sum; 0: the switch does not add
+  double power_w = 0;         ///< of the whole switch; 0: not known
+};
+struct ServerPowerDatasheet {  ///< of a server without the boards of its GPUs
+  double base_w = 0;           ///< 0: not known
+  double gpus_ratio = 0;       ///< what it draws beyond base_w, as a share of what its GPUs draw
 };
 
 struct BoardDatasheet {
@@ -211,6 +216,7 @@ struct MachineSpec {
   RootComplexDatasheet root_complex;
   HostMemoryDatasheet host_memory;
   NvSwitchDatasheet nvswitch;
+  ServerPowerDatasheet server_power;
   PcieProtocol pcie;
   PcieCredits pcie_credits;
   C2cProtocol c2c;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "platforms/fat_tree.h"
+
 namespace railyard {
 
 namespace {
@@ -39,6 +41,20 @@ std::string unknown_gpu(Simulation& simulation) {
 }
 
 Value per(double joules, double work) { return work > 0 ? Value(joules / work) : Value(); }
+Value per(std::optional<double> joules, double work) { return joules ? per(*joules, work) : Value(); }
+Value known(std::optional<double> joules) { return joules ? Value(*joules) : Value(); }
+
+/// Adds what the shares of the GPUs in their servers and in the network draw.
+void add_surroundings(RunEnergy& run, const platforms::MachineSpec& spec) {
+  const double gpu_seconds = run.gpus * run.seconds;
+  if (spec.server_power.base_w > 0)
+    run.servers_j =
+        spec.server_power.base_w / spec.board.gpus * gpu_seconds + spec.server_power.gpus_ratio * run.joules.total_j();
+  if (spec.ib_switch.power_w > 0) {
+    const double machine_w = spec.ib_switch.power_w / spec.ib_switch.ports * static_cast<double>(switch_ports(spec));
+    run.network_j = machine_w / (whole_servers_of(spec) * spec.board.gpus) * gpu_seconds;
+  }
+}
 
 Metrics<RunEnergy> metrics_of_all() {
   using Run = RunEnergy;
@@ -55,6 +71,16 @@ Metrics<RunEnergy> metrics_of_all() {
        [](const Run& run) -> Value { return run.joules.sms_j; }},
       {"energy.tensor_j", "J", "part of tensor FLOPs", [](const Run& run) -> Value { return run.joules.tensor_j; }},
       {"energy.hbm_j", "J", "part of bytes at device memory", [](const Run& run) -> Value { return run.joules.hbm_j; }},
+      {"energy.servers_j", "J",
+       "not in the total: their share of what servers draw without GPUs; only of boards with `server_power`",
+       [](const Run& run) { return known(run.servers_j); }},
+      {"energy.network_j", "J",
+       "not in the total: their share of the network's switches; only of switches with `power_w`",
+       [](const Run& run) { return known(run.network_j); }},
+      {"energy.all_j", "J", "GPUs, servers and network; only if all are known",
+       [](const Run& run) { return known(run.all_j()); }},
+      {"energy.all_mean_w", "W", "the mean power of this, for a GPU",
+       [](const Run& run) { return per(run.all_j(), run.seconds * run.gpus); }},
   };
 }
 
@@ -87,6 +113,7 @@ std::optional<RunEnergy> run_energy(Simulation& simulation) {
     run.joules.hbm_j += alike * own.hbm_j;
   }
   run.work = simulation.workload().work_done();
+  add_surroundings(run, machine.spec());
   return run;
 }
 
@@ -106,12 +133,16 @@ const Metrics<RunEnergy>& energy_metrics(EnergyPer per_what) {
        [](const Run& run) { return per(run.joules.total_j(), run.work.output_tokens); }},
       {"energy.per_token_j", "J", "total / their tokens, of prompts and outputs",
        [](const Run& run) { return per(run.joules.total_j(), run.work.tokens); }},
+      {"energy.all_per_output_token_j", "J", "`all_j` / output tokens",
+       [](const Run& run) { return per(run.all_j(), run.work.output_tokens); }},
   });
   static const Metrics<Run> of_steps = with({
       {"energy.per_step_j", "J", "total / steps",
        [](const Run& run) { return per(run.joules.total_j(), run.work.steps); }},
       {"energy.per_token_j", "J", "total / tokens of all sequences and steps",
        [](const Run& run) { return per(run.joules.total_j(), run.work.tokens); }},
+      {"energy.all_per_step_j", "J", "`all_j` / steps",
+       [](const Run& run) { return per(run.all_j(), run.work.steps); }},
   });
   switch (per_what) {
     case EnergyPer::nothing: return of_nothing;
@@ -133,8 +164,16 @@ std::string energy_text(Simulation& simulation) {
   if (work.output_tokens > 0) text += fmt::format("; {} per output token", joules_text(all / work.output_tokens));
   if (work.steps > 0) text += fmt::format("; {} per step", joules_text(all / work.steps));
   const auto share = [all](double joules) { return all > 0 ? 100 * joules / all : 0; };
-  return text + fmt::format("\n    idle {:.0f} %, SMs {:.0f} %, tensor FLOPs {:.0f} %, memory {:.0f} %\n",
-                            share(part.idle_j), share(part.sms_j), share(part.tensor_j), share(part.hbm_j));
+  text += fmt::format("\n    idle {:.0f} %, SMs {:.0f} %, tensor FLOPs {:.0f} %, memory {:.0f} %\n", share(part.idle_j),
+                      share(part.sms_j), share(part.tensor_j), share(part.hbm_j));
+  const std::optional<double> surrounded = run->all_j();
+  if (!surrounded) return text;
+  text += fmt::format("    with servers (+{:.0f} %) and network (+{:.0f} %): {}", share(*run->servers_j),
+                      share(*run->network_j), joules_text(*surrounded));
+  if (work.output_tokens > 0)
+    text += fmt::format("; {} per output token", joules_text(*surrounded / work.output_tokens));
+  if (work.steps > 0) text += fmt::format("; {} per step", joules_text(*surrounded / work.steps));
+  return text + "\n";
 }
 
 }  // namespace railyard

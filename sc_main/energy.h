@@ -1,4 +1,9 @@
 // The energy of a run, of all GPUs with a rank: gpu/energy.h has the formula. Its metrics, and its line in the table.
+//
+// A GPU also has a share of what surrounds it, where datasheets say what this draws: of its server, one of so many GPUs; of the
+// network's switches, the ports with a cable, divided by the GPUs of the machine. Both draw a constant power, and a server a
+// share of what its GPUs draw on top of it, so their energy follows from the time and the GPUs' energy. docs/energy.md has
+// the sources.
 #pragma once
 
 #include <optional>
@@ -15,6 +20,12 @@ struct RunEnergy {
   double gpus = 0;
   double seconds = 0;
   WorkDone work;
+  std::optional<double> servers_j, network_j;  ///< the shares of these GPUs; none: not known
+  /// GPUs, servers and network; none: a part is not known.
+  std::optional<double> all_j() const {
+    if (!servers_j || !network_j) return std::nullopt;
+    return joules.total_j() + *servers_j + *network_j;
+  }
   double mean_w() const { return seconds > 0 ? joules.total_j() / (seconds * gpus) : 0; }
 };
 

@@ -70,7 +70,7 @@ def _tiles(found: Result) -> Element:
     if found.cost is not None:
         shown.append(("cost", count_text(found.cost)))
     if found.energy_kwh is not None:
-        shown.append(("MWh", brief(found.energy_kwh / 1000)) if found.energy_kwh >= 1000 else ("kWh", brief(found.energy_kwh)))
+        shown.append(("MWh of GPUs", brief(found.energy_kwh / 1000)) if found.energy_kwh >= 1000 else ("kWh of GPUs", brief(found.energy_kwh)))
     if found.composed.process.causes:
         shown.append(("failures", brief(sum(found.failures.values()))))
     if found.checkpoints:

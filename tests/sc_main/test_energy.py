@@ -1,4 +1,5 @@
-"""metrics.energy from outside: closed forms, sums over devices and over time, replicas that run once, GPUs without constants."""
+"""metrics.energy from outside: closed forms, sums over devices and over time, replicas that run once, servers and network, devices
+without constants."""
 
 import json
 import math
@@ -73,6 +74,44 @@ def test_energy_is_the_sum_over_devices_and_over_time(tmp_path):
     assert energy["per_token_j"] == pytest.approx(energy["total_j"] / (6 * 305), rel=1e-12)
 
 
+AROUND = ("machine.overrides.server_power={base_w: 1000, gpus_ratio: 0.25}", "machine.overrides.ib_switch.power_w=640")  # 64 ports
+
+
+def test_servers_and_network_by_hand(tmp_path):
+    path = written(tmp_path, SERVING)
+    succeed("dgx_h100", path, "--quiet", "--out", tmp_path / "out", "--vcd", *sets(*AROUND))
+    succeed("dgx_h100", path, "--quiet", "--out", tmp_path / "alone", *sets("machine.overrides.server_power.base_w=0"))
+    metrics, alone = (summary(tmp_path / run)["metrics"] for run in ("out", "alone"))
+    energy, end = metrics["energy"], metrics["end_s"]
+    busy = sorted(integral((tmp_path / "out" / "trace.vcd").read_text(), end))[-2:]  # of eight GPUs, two have ranks
+    assert energy["servers_j"] == pytest.approx(2 / 8 * 1000 * end + 0.25 * sum(busy), rel=1e-9)
+    assert energy["network_j"] == pytest.approx(2 * 10 * end, rel=1e-12)  # each GPU has a NIC, and this NIC a port of 640 W / 64
+    assert energy["all_j"] == pytest.approx(math.fsum(energy[part] for part in ("total_j", "servers_j", "network_j")), rel=1e-12)
+    assert energy["all_mean_w"] == pytest.approx(energy["all_j"] / end / 2, rel=1e-12)
+    assert energy["all_per_output_token_j"] == pytest.approx(energy["all_j"] / 30, rel=1e-12)
+    boards = {key: value for key, value in energy.items() if not key.startswith(("servers", "network", "all"))}
+    assert boards == {key: value for key, value in alone["energy"].items() if key != "network_j"}
+
+
+NETWORKS = {  # servers of 8 GPUs with a NIC each, ports of a switch (half of a leaf's are to NICs), and ports with a cable
+    "single_switch": (4, 64, "", 32),
+    "leaf_spine": (4, 8, ", spines: 3", 32 + 2 * 8 * 3),
+    "leaf_spine, tiers: 3": (16, 8, ", spines: 2, pod_leaves: 4, cores: 2", 128 + 2 * (32 * 2 + 8 * 2 * 2)),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_network_draws_for_its_ports_with_a_cable(network, tmp_path):
+    servers, of_switch, more, ports = NETWORKS[network]
+    machine = {"groups": {"node": {"servers": servers}}, "overrides": {"ib_switch": {"ports": of_switch, "power_w": 800}}}
+    scenario = written(tmp_path, SERVING | {"machine": machine})
+    succeed("dgx_h100", scenario, "--quiet", "--out", tmp_path / "out", *sets("fabric.fidelity=fluid", f"machine.network={{kind: {network}{more}}}"))
+    metrics = summary(tmp_path / "out")["metrics"]
+    assert metrics["energy"]["network_j"] == pytest.approx(2 * 800 / of_switch * ports / (8 * servers) * metrics["end_s"], rel=1e-12)
+    machine = json.loads((tmp_path / "out" / "machine.json").read_text())
+    assert sum(device["ports"] for device in machine["devices"] if device["kind"] == "network_switch") == ports
+
+
 def test_composed_passes_have_the_energy_of_others(tmp_path):
     path = written(tmp_path, SERVING)
     for composed in ("true", "false"):
@@ -102,3 +141,11 @@ def test_a_gpu_without_constants_has_no_energy(tmp_path):
     found = summary(tmp_path / "out")
     assert found["energy"] == {"why_not": "the datasheet of L40S has no constants of energy"}
     assert "energy" not in found["metrics"] and "energy" not in told
+
+
+def test_a_switch_without_constants_leaves_out_the_sum(tmp_path):
+    path = written(tmp_path, SERVING)
+    told = succeed("dgx_h100", path, "--out", tmp_path / "out", *sets("machine.overrides.ib_switch.power_w=0")).stdout
+    energy = summary(tmp_path / "out")["metrics"]["energy"]
+    assert "servers_j" in energy and not {"network_j", "all_j", "all_mean_w", "all_per_output_token_j"} & energy.keys()
+    assert "energy (estimate)" in told and "with servers" not in told

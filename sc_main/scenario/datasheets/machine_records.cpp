@@ -228,6 +228,17 @@ Record<HostMemoryDatasheet> host_memory_record() {
   return r;
 }
 
+Record<ServerPowerDatasheet> server_power_record() {
+  Record<ServerPowerDatasheet> r;
+  r.add("base_w", &ServerPowerDatasheet::base_w,
+        "power of a server without the boards of its GPUs: CPUs, memory, NVSwitches, NICs, fans; 0: not known")
+      .range(0, 1e6);
+  r.add("gpus_ratio", &ServerPowerDatasheet::gpus_ratio,
+        "what it draws beyond this, as a share of what its GPUs draw: fans, losses of supplies")
+      .range(0, 10);
+  return r;
+}
+
 Record<NicDatasheet> nic_record() {
   Record<NicDatasheet> r;
   r.add("gb_per_s", &NicDatasheet::gb_per_s, "rate of the network port, one direction").above(0, kMostRate).required();
@@ -265,6 +276,7 @@ Record<IbSwitchDatasheet> ib_switch_record() {
   r.add("aggregation_ns", &IbSwitchDatasheet::aggregation_ns,
         "SHARP: time from the last message of a sum to the sum; 0: the switch does not add")
       .range(0, kMostNs);
+  r.add("power_w", &IbSwitchDatasheet::power_w, "power of the whole switch; 0: not known").range(0, 1e6);
   return r;
 }
 
@@ -314,6 +326,8 @@ void add_link_roles(Record<MachineSpec>& r) {
   r.nested("root_complex", &MachineSpec::root_complex, root_complex_record(), "a CPU's PCIe root complex");
   r.nested("host_memory", &MachineSpec::host_memory, host_memory_record(), "a CPU's memory").required();
   r.nested("nvswitch", &MachineSpec::nvswitch, nvswitch_record(), "NVSwitch");
+  r.nested("server_power", &MachineSpec::server_power, server_power_record(),
+           "power of a server without its GPUs (docs/energy.md); an estimate");
 }
 
 }  // namespace railyard::scenario

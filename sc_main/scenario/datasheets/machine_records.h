@@ -26,13 +26,14 @@ Record<platforms::PcieSwitchDatasheet> pcie_switch_record();
 Record<platforms::RootComplexDatasheet> root_complex_record();
 Record<platforms::NvSwitchDatasheet> nvswitch_record();
 Record<platforms::HostMemoryDatasheet> host_memory_record();
+Record<platforms::ServerPowerDatasheet> server_power_record();
 Record<platforms::NicDatasheet> nic_record();
 Record<platforms::IbSwitchDatasheet> ib_switch_record();
 /// The parts in which boards for PCIe cards differ.
 Record<platforms::BoardDatasheet> pcie_board_record(std::uint32_t most_sockets, std::uint32_t most_switches);
 Record<platforms::BoardDatasheet> board_record();
 Record<ServerParts> server_parts_record();
-/// The physical roles of a machine: set by a board file, changeable by machine.overrides.
+/// The physical roles of a machine, and its power: set by a board file, changeable by machine.overrides.
 void add_link_roles(Record<platforms::MachineSpec>& r);
 
 }  // namespace railyard::scenario
