@@ -89,8 +89,8 @@ def kind_of(word: str, names: list[str], executables: pathlib.Path) -> Kind:
     """@param word  a GPU, or the beginning of one name"""
     found = [word] if word in names else [name for name in names if name.startswith(f"{word}-")]
     if len(found) != 1:
-        close = ", ".join(found) if found else ""
-        raise PlanError(f"--gpus {word}: " + (f"several GPUs: {close}" if found else f"no such GPU{nearest(word, names)}; accepted: {', '.join(names)}"))
+        close = nearest(word, names) or nearest(word, [name.partition("-")[0] for name in names])
+        raise PlanError(f"--gpus {word}: " + (f"several GPUs: {', '.join(found)}" if found else f"no such GPU{close}; accepted: {', '.join(names)}"))
     for platform in PLATFORMS:
         executable = executables / platform
         if executable.exists() and (described := _asked(executable, found[0], "--describe", "--json")).returncode == 0:

@@ -275,6 +275,7 @@ GOOD = ["--model", str(ROOT / "tests" / "models" / "tiny.json"), "--gpus", "L40S
 @pytest.mark.parametrize("more, line", [
     (["--gpus", "H100"], "plan.py: error: --gpus H100: several GPUs: H100-PCIe-80GB, H100-SXM5-80GB"),
     (["--gpus", "L40SS"], "plan.py: error: --gpus L40SS: no such GPU (did you mean 'L40S'?); accepted: A100-PCIe-80GB, "),
+    (["--gpus", "B20O"], "plan.py: error: --gpus B20O: no such GPU (did you mean 'B200'?); accepted: A100-PCIe-80GB, "),
     (["--gpus", "GH200"], "plan.py: error: --gpus GH200-96GB: no machine in "),
     (["--price", "H100=2"], "plan.py: error: --price H100: is none of --gpus; accepted: L40S"),
     (["--price", "L40S=2", "--budget", "1", "--tp", "1"], "plan.py: error: --budget 1: below one instance, which costs at least 2 an hour"),
