@@ -19,7 +19,7 @@ from lib import written
 from lib.command_line import Parser, one_line
 
 try:
-    from reporting import charts, figures, kernel_charts, kinds, page, path_charts, run_charts, source
+    from reporting import charts, figures, gantt, kernel_charts, kinds, page, path_charts, run_charts, serving_charts, source, training_charts
 except ImportError as missing:
     sys.exit(f"report.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -53,11 +53,15 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def of_run(files: pathlib.Path) -> list[charts.Chart]:
+def of_run(point: source.Point) -> list[charts.Chart]:
+    files = point.files
     topology = run_charts.topology(files)
+    slots = gantt.chart_of(files) if point.kind == "training" else None
     return [
+        *serving_charts.charts(point),
         *path_charts.charts(files),
-        *run_charts.pipelines(files),
+        *([slots] if slots else run_charts.pipelines(files)),
+        *training_charts.charts(point),
         *run_charts.matrices(files),
         *([topology] if topology else []),
         *kernel_charts.of_layer(files),
@@ -73,7 +77,7 @@ def report(options: argparse.Namespace) -> None:
         *charts.heats(subject),
     ]
     detail = next(iter(subject.ranked()), None)
-    details = of_run(detail.files) if detail else []
+    details = of_run(detail) if detail else []
     text = page.render(subject, shown, detail, details, options.html, charts.kept(subject, options.slo))
     if options.figures:
         figures.draw_all([*shown, *details], options.figures)

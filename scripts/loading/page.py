@@ -10,6 +10,7 @@ from reporting.lines import Dot, Line, Lines
 from reporting.markup import Element, brief, duration_text, element
 from reporting.page import chart_section, document, facts_list, section, text_table, tiles
 from reporting.path_charts import charts as causes
+from reporting.serving_charts import LOOKS, distribution, parts_of
 
 from . import batches, cost
 from .judgement import Load
@@ -17,24 +18,6 @@ from .result import SHOWN_TIMES, Result
 
 RATE = "requests/s"
 DRAWN = (50, 90, 99)  # percentiles
-CURVE_POINTS = 60  # of a cumulative distribution
-# Parts of TTFT in words, with the look of their colour. KV takes its parts together.
-PARTS = {
-    "host": ("host software", "p-host"),
-    "router": ("router", "p-rest"),
-    "step_alignment": ("wait for the next batch", "p-bubble"),
-    "queue_slots": ("queue: all slots taken", "w3"),
-    "queue_budget": ("queue: batch is full", "w1"),
-    "queue_blocks": ("queue: KV memory is full", "w2"),
-    "queue_behind": ("queue: behind another request", "w0"),
-    "queue_pipeline": ("wait for an earlier batch", "w4"),
-    "prefill_kernels": ("prefill kernels", "p-compute"),
-    "tp": ("tensor-parallel collectives", "p-tp"),
-    "pp": ("pipeline transfers", "p-pp"),
-    "kv": ("KV transfer", "p-kv"),
-    "decode_queue": ("wait for the decode instance", "p-gate"),
-    "decode_kernels": ("decode kernels", "p-compute odd"),
-}
 SERIES = {
     "running": ("Running requests", "requests"),
     "waiting": ("Waiting requests", "requests"),
@@ -66,19 +49,14 @@ def _curves(found: Result) -> list[Chart]:
 
 
 def _parts(load: Load) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for part, (words, _) in PARTS.items():
-        names = ("kv", "kv_handshake", "kv_post", "kv_staging", "kv_contention") if part == "kv" else (part,)
-        found[words] = sum(load.mean(f"ttft_parts_s.{name}") or 0.0 for name in names)
-    return {words: seconds for words, seconds in found.items() if seconds > 0}
+    return parts_of(lambda name: load.mean(f"ttft_parts_s.{name}"))
 
 
 def _ttft_parts(found: Result) -> list[Chart]:
     bars = [(None, f"{load.rate_per_s:g} {RATE}", parts) for load in found.loads if (parts := _parts(load)) and (load.holds or not load.grows)]
     if not bars:
         return []
-    looks = dict(PARTS.values())
-    return [Shares("ttft-parts", "Where TTFT goes, by rate", bars, looks, note="Means of all requests. Loads without a steady state are left out.")]
+    return [Shares("ttft-parts", "Where TTFT goes, by rate", bars, LOOKS, note="Means of all requests. Loads without a steady state are left out.")]
 
 
 def _distributions(found: Result) -> list[Chart]:
@@ -88,8 +66,7 @@ def _distributions(found: Result) -> list[Chart]:
         lines = []
         for load in found.loads:
             if load.rate_per_s in shown and (times := load.times(quantity)):
-                percents = [100 * (i + 0.5) / CURVE_POINTS for i in range(CURVE_POINTS)] + [99.0, 99.9]
-                lines.append(Line(f"{load.rate_per_s:g} {RATE}", [Dot(percentile(times, p), p, None) for p in sorted(percents)]))
+                lines.append(Line(f"{load.rate_per_s:g} {RATE}", distribution(times)))
         if lines:
             drawn.append(Lines(f"cdf-{quantity}", f"Distribution of {name}", f"{name}_s", "% of requests", lines,
                                 note="The share of requests with at most this time."))
@@ -136,8 +113,9 @@ def _tiles(found: Result) -> Element | None:
         shown.append(("tokens/s for a user, median", f"{1 / percentile(times, 50):.3g}"))
     if tokens := at.mean("middle.output_tokens_per_s"):
         shown.append(("output tokens/s", brief(tokens)))
-    if joules := at.mean("energy.per_output_token_j"):
-        shown.append(("J for an output token, estimate", brief(joules)))
+    for name, of in (("energy.per_output_token_j", "GPUs"), ("energy.all_per_output_token_j", "GPUs, servers and network")):
+        if joules := at.mean(name):
+            shown.append((f"J for an output token, {of}, estimate", brief(joules)))
     if spent := cost.of_load(at, found.prices):
         shown.append(("for a million output tokens", f"{spent.per_million_output:.3g}"))
     return tiles(shown)

@@ -15,6 +15,7 @@ from .source import Error, Point, Subject, mean
 
 MOST_BARS = 60
 MOST_PANELS = 12
+LEAST_PART = 1e-6  # of a bar; less is rounding
 QUESTIONS = (
     "model.config",
     "workload.requests",
@@ -112,7 +113,8 @@ class Shares(Chart):
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys(name for _, _, seconds in self.bars for name in seconds))
+        """Of the parts that a bar has."""
+        return list(dict.fromkeys(name for _, _, parts in self.bars for name, seconds in parts.items() if seconds > LEAST_PART * sum(parts.values())))
 
     def table(self) -> Table:
         rows = [
@@ -172,6 +174,19 @@ CLASSES = {
     "handoff": "kv",
     "bubble": "bubble",
 }
+# Parts of a training step, in words, with their looks.
+STEP_PARTS = {
+    "exposed tp": ("tensor-parallel collectives", "p-tp"),
+    "exposed pp": ("pipeline transfers", "p-pp"),
+    "exposed dp": ("data-parallel collectives", "p-kv"),
+    "exposed cp": ("context-parallel transfers", "w0"),
+    "exposed ep": ("exchange between experts", "w1"),
+    "exposed weights": ("gathering of weights", "w3"),
+    "exposed offload": ("offloading", "w2"),
+    "host": ("host software", "p-host"),
+    "optimizer": ("optimizer", "p-compute odd"),
+}
+STEP_LOOKS = dict(STEP_PARTS.values())
 
 
 def part_class(name: str) -> str:
@@ -284,7 +299,9 @@ def shares(subject: Subject) -> list[Shares]:
         for phase, of_phase in phases.items():
             if sum(of_phase.values()) <= 0:  # interrupted before it began
                 continue
-            chart = found.setdefault(phase, Shares("parts-" + phase.replace(" ", "-"), f"Where the time goes: {phase}", []))
+            looks = STEP_LOOKS if phase == "step" else {}
+            chart = found.setdefault(phase, Shares("parts-" + phase.replace(" ", "-"), f"Where the time goes: {phase}", [], looks))
+            of_phase = {STEP_PARTS.get(part, (part,))[0] if looks else part: seconds for part, seconds in of_phase.items()}
             chart.bars.append((point.number, point.label, of_phase))
     for chart in found.values():
         if len(points) > MOST_BARS:

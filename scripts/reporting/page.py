@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 
 from . import draw, draw_lines, draw_run
 from .charts import Chart, Front, Heat, Shares, Table
+from .gantt import Gantt, drawing_of
 from .kernel_charts import Roofline
 from .lines import Bars, Lines
 from .markup import Element, element, shown, written
+from .overview import facts_of, tiles_of
 from .path_charts import Causes
 from .run_charts import Pipeline, Topology
 from .source import Point, Subject
@@ -25,6 +27,7 @@ DRAWN: dict[type, Callable[[Chart], Element]] = {
     Topology: draw_run.topology,
     Roofline: draw_run.roofline,
     Causes: draw_run.causes,
+    Gantt: lambda chart: drawing_of([chart.run]),
 }
 # Nothing is fetched, whatever a scenario's text may hold.
 POLICY = (
@@ -32,7 +35,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 MOST_ROWS = 5000
-MOST_ON_A_LINE = 80  # characters of a text in a table
+LOOKS = ((80, "error"), (24, "words"))  # of a text in a table with more characters: both have several lines
 UNITS_OF_CELLS = ("s", "ms", "us", "ns", "%", "x", "tokens")
 FIRST_METRICS = (
     "ttft_s",
@@ -197,7 +200,8 @@ def _metrics(point: Point) -> Element:
     )
     return element(
         "section",
-        element("h2", "Metrics", id="metrics-title"),
+        element("h2", "All metrics", id="metrics-title"),
+        element("p", "By their names in summary.json, which sweeps and objectives take.", class_="note"),
         _scrolled("Metrics, table", element("table", head, body), class_="scroll low"),
         id="metrics",
         aria_labelledby="metrics-title",
@@ -247,19 +251,12 @@ def render(
             )
             sections.append(own)
         else:
-            main.append(
-                facts_list(
-                    [
-                        ("kind", detail.kind),
-                        ("model", detail.model),
-                        ("platform", detail.platform),
-                        ("service level", kept),
-                        ("files", _files(detail, subject.directory, page)),
-                    ]
-                )
-            )
+            facts = [*facts_of(detail), ("service level", kept), ("files", _files(detail, subject.directory, page))]
+            main.append(facts_list(facts))
+        if shown_tiles := tiles_of(detail):
+            (own if subject.is_sweep else main).append(tiles(shown_tiles))
         sections += [chart_section(chart) for chart in details]
-        sections.insert(len(sections) if subject.is_sweep else 0, _metrics(detail))
+        sections.append(_metrics(detail))
     return document(subject.title, main, sections)
 
 
@@ -272,7 +269,7 @@ def text_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]])
     """A table of texts that scrolls if it is wider than the page. Columns of numbers are on the right; long texts have several lines."""
     texts = [not all(_is_number(row[i]) for row in rows) for i in range(len(head))]
     names = element("tr", *(element("th", name, scope="col", class_="text" if text else None) for name, text in zip(head, texts)))
-    looks = [[("error" if len(cell) > MOST_ON_A_LINE else "text") if text else None for cell, text in zip(row, texts)] for row in rows]
+    looks = [[next((look for most, look in LOOKS if len(cell) > most), "text") if text else None for cell, text in zip(row, texts)] for row in rows]
     body = [element("tr", *(element("td", cell, class_=look) for cell, look in zip(row, of_row))) for row, of_row in zip(rows, looks)]
     return _scrolled(caption, element("table", element("thead", names), element("tbody", *body)))
 

@@ -168,12 +168,10 @@ def pipelines(files: pathlib.Path) -> list[Pipeline]:
 
 
 # Levels of a machine, from its hosts down to its network; devices of unknown kinds come last.
-LEVELS = ["host", "root_complex", "plx", "gpu", "nvswitch", "ib_switch"]
+LEVELS = ["host_memory", "root_complex", "plx", "gpu", "nvswitch", "network_switch"]
 
 
-def _level(name: str, kind: str) -> int:
-    if "." in name and kind == "ib_switch":  # a host's memory
-        kind = "host"
+def _level(kind: str) -> int:
     kind = "gpu" if kind == "nic" else kind
     return LEVELS.index(kind) if kind in LEVELS else len(LEVELS)
 
@@ -187,11 +185,11 @@ def _placed(kinds: dict[str, str], connections: list[Connection]) -> list[Device
     for link in connections:
         for one, other in (link.ends, link.ends[::-1]):
             neighbours[one].append(other)
-    levels = {name: _level(name, kind) for name, kind in kinds.items()}
+    levels = {name: _level(kind) for name, kind in kinds.items()}
     leaves = [name for name in kinds if levels[name] == LEVELS.index("gpu")]
-    network = [name for name in kinds if levels[name] == LEVELS.index("ib_switch")]
+    network = [name for name in kinds if levels[name] == LEVELS.index("network_switch")]
     spines = [name for name in network if not any(other in leaves for other in neighbours[name])]
-    levels |= dict.fromkeys(spines, LEVELS.index("ib_switch") + 1)
+    levels |= dict.fromkeys(spines, LEVELS.index("network_switch") + 1)
     order = {name: i for i, name in enumerate(kinds)}
     server = {name: name.partition(".")[0] for name in kinds}
     servers = list(dict.fromkeys(server.values()))

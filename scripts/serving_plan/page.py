@@ -53,8 +53,9 @@ def _tiles(decision: Decision) -> Element | None:
         shown.append(("tokens/s for a user, median", brief(1 / percentile(times, 50))))
     if tokens := load.mean("middle.output_tokens_per_s"):
         shown.append(("output tokens/s for a GPU", brief(tokens / winner.gpus)))
-    if joules := load.mean("energy.per_output_token_j"):
-        shown.append(("J for an output token, estimate", brief(joules)))
+    for name, of in (("energy.per_output_token_j", "GPUs"), ("energy.all_per_output_token_j", "GPUs, servers and network")):
+        if joules := load.mean(name):
+            shown.append((f"J for an output token, {of}, estimate", brief(joules)))
     if rate := decision.sizes.knees.get(winner):
         shown.append(("of the traffic is its largest rate", f"{'over ' if winner in decision.sizes.above else ''}{rate / decision.traffic.rate_per_s:.2f} x"))
     return tiles(shown)

