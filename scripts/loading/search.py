@@ -23,6 +23,7 @@ LEAST_FACTOR, MOST_FACTOR = 1.5, 8.0  # of requests at once
 MOST_LOADS = 60
 LEAST_LEVEL = 1e-3  # of a level that no request has reached
 DIGITS = 4  # of a rate
+LONGEST_S = 16000.0  # of arrivals: the executable ends a run at 18000 s
 
 Wanted = list[tuple[float, int]]  # rates, and requests of each run
 Measure = Callable[[Wanted], list[Load]]
@@ -158,6 +159,7 @@ class Search:
     def largest(self, start: float, least: float = 0.0, most: float = math.inf) -> Steps[Knee]:
         """@param least, most  rates between which the knee is looked for. @throws NoKnee"""
         rate = rounded(min(max(start, least), most))
+        slowest = rounded(self.first / LONGEST_S)
         for _ in range(MOST_LOADS):
             at_end = rate in (least, most)
             load, = yield from self.settle([rate], roughly=not at_end)
@@ -168,9 +170,11 @@ class Search:
                 raise NoKnee(f"{_why_broken(load)} at {rate:g} requests/s, the smallest rate: the knee is below it")
             if not load.holds and load.is_unloaded:
                 raise NoKnee(f"no load meets {_why_broken(load)} at {rate:g} requests/s, where requests hardly meet")
+            if not load.holds and rate <= slowest:
+                raise NoKnee(f"no load meets {_why_broken(load)} at {rate:g} requests/s, the smallest rate of runs with {self.first} requests")
             if low is None:
                 served = high.mean("middle.request_rate_per_s") or high.rate_per_s
-                rate = rounded(max(min(high.rate_per_s / self._step_down(), served), least))
+                rate = rounded(max(min(high.rate_per_s / self._step_down(), served), least, slowest))
             elif high is None:
                 rate = rounded(min(STEP * low.rate_per_s, most))
             elif high.rate_per_s / low.rate_per_s > 1 + 2 * self.precision:

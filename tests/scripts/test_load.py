@@ -89,6 +89,8 @@ def test_no_rate_is_found_where_none_or_all_hold():
     objectives = objectives_of("ttft_p90_s=0.05")
     with pytest.raises(NoKnee, match=r"no load meets ttft_p90_s <= 0.05: the value is 0.1 at 0.\d+ requests/s"):
         driven(Search(200, 2000, 0.05).largest(5.0), measure_of(0.1, 1, objectives))
+    with pytest.raises(NoKnee, match=r"the value is 0.1\d* at 1.25 requests/s, the smallest rate of runs with 20000 requests"):
+        driven(Search(20000, 20000, 0.05).largest(5.0), measure_of(0.1, 1, objectives, 1))  # slower, a run would be too long
     wide = objectives_of("ttft_p90_s=0.3")
     with pytest.raises(NoKnee, match="holds at 4 requests/s, the largest rate: the knee is above it"):
         driven(Search(200, 8000, 0.05).largest(3.0, 2.0, 4.0), measure_of(0.1, 1, wide))
