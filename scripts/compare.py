@@ -20,6 +20,7 @@ from lib.command_line import Parser, one_line, positive
 try:
     from comparing import render, runs, tables
     from lib.yaml_source import InputError
+    from reporting import compare_page
 except ImportError as missing:
     sys.exit(f"compare.py: error: {missing}; it needs the Debian package python3-yaml")
 
@@ -31,7 +32,7 @@ def parse_options(arguments):
     parser.add_argument("runs", nargs="+", metavar="RUN",
                         help="directory of a run, or of a sweep with :AXIS=VALUE,... for a point of it")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables as Markdown")
-    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="also write the tables as one self-contained page")
+    parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="also write bars of where the time goes, and the tables, as one self-contained page")
     parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="also write all values of all runs")
     parser.add_argument("--links", type=positive, default=MOST_LINKS, metavar="N", help=f"links to show (default {MOST_LINKS})")
     return parser.parse_args(arguments)
@@ -52,7 +53,7 @@ def main(arguments=None):
         shown = tables.compare(compared, options.links)
         if options.csv:
             write_csv(options.csv, compared)
-        for path, make in ((options.markdown, render.markdown), (options.html, render.page)):
+        for path, make in ((options.markdown, render.markdown), (options.html, compare_page.text)):
             if path:
                 written.text(path, make(compared, shown))
         print(render.text(compared, shown), end="")

@@ -1,11 +1,16 @@
 """The decision as text, Markdown, HTML and JSON."""
 
+import pathlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from comparing.tables import duration, parts
-from reporting.markup import element, written
-from reporting.page import POLICY, style
+from reporting import charts
+from reporting.charts import Chart
+from reporting.lines import Bars
+from reporting.markup import brief, duration_text, element
+from reporting.page import chart_section, document, section, text_table, tiles
+from reporting.source import Point, Subject
 
 from .candidates import GB, Candidates
 from .estimate import rank_correlation
@@ -16,6 +21,7 @@ from .space import EVEN, Mapping, Question, Space
 SHOWN_REFUSED = 5
 SHOWN_PART = 1e-4  # of a step
 SHOWN_EXPOSED = 5e-4
+TEXTS = ("limits", "also known as")  # columns of the simulated mappings
 Rows = list[list[str]]
 
 
@@ -181,19 +187,32 @@ class Decision:
             text += "".join("| " + " | ".join(row) + " |\n" for row in body)
         return text
 
+    def compared(self) -> list[tuple[str, Run]]:
+        """The winner, the next mapping and the references, with what they are called."""
+        named = [("winner", self.winner), *(("next", run) for run in self.runs[1:2]),
+                 *((name, self.done[mapping]) for name, mapping in self.references if self.done[mapping].summary)]
+        return [(f"{name}: {run.mapping.label}", run) for name, run in named]
+
+    def charts(self) -> list[Chart]:
+        compared = self.compared()
+        steps = Bars("steps", "Step of the winner and of others", "step_s", [(None, label, {"": run.step_s}) for label, run in compared])
+        points = [Point(i, label, "done", "", None, kind="training", metrics=run.metrics) for i, (label, run) in enumerate(compared)]
+        drawn = charts.shares(Subject(pathlib.Path(), "", points))
+        for chart in drawn:
+            chart.bars = [(None, label, parts_of_step) for _, label, parts_of_step in chart.bars]  # the page has no row for each run
+        return [steps, *drawn]
+
     def html(self) -> str:
-        def table(rows: Rows):
-            head, *body = rows
-            texts = [not any(row[i][:1].isdigit() for row in body) for i in range(len(head))]
-            of_row = lambda tag, row: element("tr", *(element(tag, cell, class_="text" if text else None) for cell, text in zip(row, texts)))
-            return element("table", element("thead", of_row("th", head)), element("tbody", *(of_row("td", row) for row in body)))
-        parts_of_page = [element("section", element("h2", title), element("p", note), element("div", table(rows), class_="scroll"))
-                         for title, note, rows in self.sections()]
-        page = element("html",
-                       element("head", element("meta", charset="utf-8"), element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-                               element("title", self.title()), element("style", style("drawing.css") + style("page.css"))),
-                       element("body", element("main", element("h1", self.title()), element("p", self.sentence()), *parts_of_page)), lang="en")
-        return "<!doctype html>\n" + written(page) + "\n"
+        metrics = self.winner.metrics
+        shown = [("a step", duration_text(self.winner.step_s)), ("tokens/s for a GPU", brief(metrics["tokens_per_s_per_gpu"])),
+                 ("MFU", f"{100 * metrics['mfu']:.1f} %"), ("memory of the fullest GPU", f"{GB * metrics['memory.peak_bytes']:.1f} GB")]
+        shown += [("for a million tokens", brief(self.cost(self.winner)))] if self.price_per_hour else []
+        main = element("main", element("h1", self.title()), element("p", self.sentence()), tiles(shown), id="main")
+        sections = [chart_section(chart) for chart in self.charts()]
+        for number, (title, note, rows) in enumerate(self.sections()):
+            tables = [text_table(title, head, body) for head, *body in in_width(rows)]
+            sections.append(section(f"table-{number}", title, element("p", note, class_="note"), *tables))
+        return document(self.title(), main, sections)
 
     def json(self) -> dict:
         def one(run: Run) -> dict:
@@ -215,6 +234,13 @@ class Decision:
             "rank_correlation": rank_correlation(estimates, [run.step_s for run in self.runs]),
             "what_if": {change: [one(run) for run in runs if run.summary] for change, runs in self.what_if.items()},
         }
+
+
+def in_width(rows: Rows) -> list[Rows]:
+    """A table, with texts beside its numbers as a second one: a page does not hold both side by side."""
+    texts = [i for i, name in enumerate(rows[0]) if name in TEXTS]
+    numbers = [i for i in range(len(rows[0])) if i not in texts]
+    return [[[row[i] for i in columns] for row in rows] for columns in (numbers, *([[0, *texts]] if texts else []))]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -36,7 +36,7 @@ POLICY = (
 )
 MOST_ROWS = 5000
 LOOKS = ((80, "error"), (24, "words"))  # of a text in a table with more characters: both have several lines
-UNITS_OF_CELLS = ("s", "ms", "us", "ns", "%", "x", "tokens")
+UNITS_OF_CELLS = ("s", "ms", "us", "ns", "%", "x", "tokens", "GB")
 FIRST_METRICS = (
     "ttft_s",
     "tpot_s",
@@ -262,7 +262,7 @@ def render(
 
 def _is_number(cell: str) -> bool:
     """Numbers with units, or nothing."""
-    return all(word in UNITS_OF_CELLS or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?", word) for word in re.split("[ ,]+", cell) if word)
+    return all(word in UNITS_OF_CELLS or re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", word) for word in re.split("[ ,]+", cell) if word)
 
 
 def text_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:

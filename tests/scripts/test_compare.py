@@ -17,6 +17,7 @@ pytest.importorskip("yaml")
 
 from comparing import tables  # noqa: E402
 from comparing.runs import Run  # noqa: E402
+from reporting import compare_page  # noqa: E402
 
 def write_run(directory, ttft_s, waited_s=2e-6, busy=(0.5, 0.25), kind="disaggregated_prefill", scenario=None, **changes):
     names = ["GPU_P[0][0]_PCI", "IB_Cable_P[0]"]
@@ -349,10 +350,25 @@ def test_markdown_and_html_say_what_the_terminal_says(tmp_path):
     assert [[cell for cell in row if cell] for row in rows] == printed
     page = (tmp_path / "t.html").read_text()
     cells = [[html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) if cell] for line in re.findall(r"<tr>(.*?)</tr>", page)]
-    titles = re.findall(r"<caption>([^<]*)</caption>", page)
-    assert len(titles) == page.count("<table>") == 5
-    assert [row if row[0] not in titles else row[1:] for row in printed] == cells
-    assert not re.search(r"<script|<link|src=|href=|url\(", page) and "<b>" not in page
+    titles = re.findall(r'<h2 id="table-\d+-title">([^<]*)</h2>', page)
+    assert len(titles) == 5
+    assert [row for row in printed if row[0].capitalize() not in titles and row not in cells] == []
+    assert not re.search(r"src=|href=\"(?!#|data:)|url\(", page) and "<b>" not in page
+
+
+def test_the_page_has_bars_of_where_the_time_goes(tmp_path):
+    step = {"step_s": 1.0, "kernels_s": 0.7, "bubble_s": 0.1, "host_s": 0.05, "optimizer_s": 0.05, "exposed_s": {"tp": 0.1, "pp": 0.0}}
+    found = []
+    for name in ("a", "b"):
+        folder = pathlib.Path(write_run(tmp_path / name, 0.5, kind="training"))
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps(summary | {"metrics": step}))
+        found.append(Run(str(folder)))
+        found[-1].label = name
+    [chart] = compare_page.bars(found)
+    assert chart.title == "Where the time goes: step" and [label for _, label, _ in chart.bars] == ["a", "b"]
+    assert chart.names == ["kernels", "tensor-parallel collectives", "bubble", "host software", "optimizer"]
+    assert [sum(parts.values()) for _, _, parts in chart.bars] == pytest.approx([1.0, 1.0])
 
 
 def test_points_of_a_sweep(tmp_path):

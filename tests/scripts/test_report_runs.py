@@ -1,6 +1,7 @@
 """Pages of one run of `serving` and of `training`: head and tiles, charts that hold what the files hold, and how they look in a browser."""
 
 import math
+import shutil
 import statistics
 
 import pytest
@@ -9,6 +10,8 @@ import browsers
 from browsers import DESKTOP, LOOKS, PHONE, fixture_browser  # noqa: F401  pylint: disable=unused-import
 from platform_runs import ROOT, rows, succeed, summary
 from reports import report
+from scripts_inside import call
+from test_plan import planned_with_fluid_rates
 
 from reporting import charts, gantt, overview, serving_charts, source, training_charts  # noqa: E402  (reports.py put scripts/ on the path)
 
@@ -85,10 +88,19 @@ def test_charts_of_a_step_hold_the_step(training):
     assert step.names == ["kernels", "tensor-parallel collectives", "pipeline transfers", "data-parallel collectives", "bubble", "host software", "optimizer"]
 
 
+@pytest.fixture(name="decision", scope="module")
+def fixture_decision(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plan")
+    words = ["--fix", "cp=1", "--fix", "recompute=none", "--fix", "pp=1", "--fix", "micro_batch=1", "--fix", "zero_stage=1", "--top", "2"]
+    assert planned_with_fluid_rates(folder, *words).returncode == 0
+    return folder / "out" / "decision.html"
+
+
 @browsers.needed
-def test_pages_fit_the_screen_and_no_two_entries_of_a_legend_look_alike(browser, serving, training):
-    for folder in (serving, training):
-        page = report(folder)
+def test_pages_fit_the_screen_and_no_two_entries_of_a_legend_look_alike(browser, serving, training, decision, tmp_path):
+    shutil.copytree(serving, tmp_path / "again")
+    assert call("compare", serving, tmp_path / "again", "--html", tmp_path / "compare.html").returncode == 0
+    for page in (report(serving), report(training), decision, tmp_path / "compare.html"):
         browsers.expect_quiet(browser, page)
         for size in (PHONE, DESKTOP):
             browsers.expect_readable(browser, page, size, "light")
