@@ -5,7 +5,8 @@
   scripts/draw_timeline.py out/plx timeline.svg --window 57.2ms,58.8ms \\
       --track '*gpu0 rank *: stream *' --track '*: PLX_Uplink_P[0] tx' --track '*: PLX_Uplink_P[0] tx use %'
 
-A track is PROCESS: TRACK, or PROCESS: COUNTER, as in docs/waveforms.md; --list prints the tracks of the run. In a glob, * matches
+A track is PROCESS: TRACK, or PROCESS: COUNTER, as in docs/waveforms.md; --list prints the tracks of the run. Without --track, the
+busiest 24 of more than 60 tracks are drawn. In a glob, * matches
 anything; all other characters match themselves. Further tracks of messages that overlap (NAME 2, ...) are drawn only if there is
 one in the window. Names of slices are drawn if there is room. Arrows are those of the file.
 """
@@ -31,6 +32,7 @@ except ImportError as missing:
     sys.exit(f"draw_timeline.py: error: {missing}; it needs the Debian package python3-yaml")
 
 MOST_TRACKS = 60
+BUSIEST = 24  # without --track, where there are more than MOST_TRACKS
 LOOKS = {"kernel": "compute", "collective": "tp", "tp": "tp", "pp": "pp", "kv": "kv"}  # by category, as in reports
 UNITS = {"": 1.0, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # in us, the file's unit
 WIDTH, ROW, VALUES = 1100.0, 24.0, 50.0  # the picture, a track, the counters' largest values
@@ -117,6 +119,10 @@ def tracks_of(events: Sequence[dict]) -> tuple[dict[str, Track], Arrows]:
 
 
 def chosen(tracks: dict[str, Track], globs: Sequence[str] | None) -> list[str]:
+    """Those of the globs, in their order; without globs all, or the busiest where a picture does not hold all."""
+    if not globs and len(tracks) > MOST_TRACKS:
+        busiest = sorted(tracks, key=lambda name: -sum(stop - start for start, stop, _, _ in tracks[name].slices))[:BUSIEST]
+        return [name for name in tracks if name in busiest]
     names = []
     for glob in globs or ["*"]:
         pattern = re.compile(re.escape(glob).replace(r"\*", ".*"))

@@ -106,9 +106,12 @@ def test_bad_input_is_one_line(run, arguments, said):
     assert (done.returncode, done.stderr) == (2, f"draw_timeline.py: error: {said}\n")
 
 
-def test_a_picture_of_everything_is_refused(run):
+def test_of_many_tracks_the_busiest_are_drawn(run):
     many = [{"ph": "C", "pid": 1, "ts": 0, "name": f"c{i}", "args": {"x": 1}} for i in range(61)]
-    assert "61 tracks are more than a picture holds" in draw(run(EVENTS[:4] + many), "a.svg").stderr
+    words, _ = picture(run(EVENTS + many))
+    drawn = [word for word in words if word.startswith("gpu")]
+    assert len(drawn) == 24 and [name for name in drawn if "stream" in name or "messages" in name] == [name for name in TRACKS if "SMs" not in name]
+    assert "61 tracks are more than a picture holds" in draw(run(EVENTS[:4] + many), "a.svg", "--track", "*").stderr
 
 
 @pytest.mark.parametrize("content", [None, b"no gzip", gzip.compress(b"{}"), gzip.compress(b"[1")])
