@@ -27,7 +27,7 @@ TABLES = ("serving_curves.csv", "serving_closed_loop.csv")
 LEAST_MAPPINGS, LEAST_PLACES = 2, 3
 CLEAR_RATIO = 1.05  # a mapping that leads by less is not counted: steps of equal servers differ by as much
 COLOURS = 6  # of a chart
-GPUS = {"h100_sxm": "H100 SXM", "h200_sxm": "H200 SXM", "b200_sxm": "B200 SXM"}
+GPUS = {"h100_sxm": "H100 SXM", "h200_sxm": "H200 SXM", "b200_sxm": "B200 SXM", "gb200": "GB200 NVL72"}
 ENGINES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 
 map_row, point_name = closed_loop_rows.map_row, serving.point_name
@@ -80,6 +80,12 @@ def _question(row: Row) -> Question:
 
 
 def _mapping(row: Row) -> str:
+    """Of one server, or of instances for prompts and for answers: "2P1D DEP8+DEP32". DEP: as many attention replicas share whole experts."""
+    if row["mode"] == "disagg":
+        counts, sizes = (tuple(row[f"{role}_{what}"] for role in ("prefill", "decode")) for what in ("workers", "tp"))
+        ranks = [f"DEP{experts}" if size == "1" and experts not in ("", "1") else f"TP{size}"
+                 for size, experts in zip(sizes, (row[f"{role}_ep"] for role in ("prefill", "decode")))]
+        return f"{counts[0]}P{counts[1]}D " + ("+".join(ranks) if ranks[0] != ranks[1] else ranks[0])
     return f"TP{row['tp']}" + (f" PP{row['pp']}" if row["pp"] not in ("", "1") else "")
 
 
@@ -125,8 +131,7 @@ def curves_of(outcomes: Sequence[Outcome]) -> dict[Question, list[Curve]]:
 
 
 def _gpus(outcome: Outcome) -> int:
-    instance = outcome.experiment.scenario["workload"]["instances"][0]
-    return instance["tp"] * instance.get("pp", 1) * instance.get("dp", 1)
+    return sum(one.get("count", 1) * one["tp"] * one.get("pp", 1) * one.get("dp", 1) for one in outcome.experiment.scenario["workload"]["instances"])
 
 
 def at(places: Sequence[Place], user: float) -> float | None:

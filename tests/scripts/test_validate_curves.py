@@ -96,4 +96,10 @@ def test_the_page_has_a_picture_of_each_curve():
     questions = {curves._question(row) for row in curves.of_class(row for table in curves.TABLES for row in rows.read(str(ROOT / "validation" / table)))}  # pylint: disable=protected-access
     assert {f"curves/{question.name}.svg" for question in questions} == {word for word in page.replace("(", " ").replace(")", " ").split() if word.endswith(".svg")}
     listed = call("validate", "curves", "--list")
-    assert listed.returncode == 0 and listed.stdout.splitlines()[-1] == "coverage: 188 of 188 rows, 100.0%"
+    assert listed.returncode == 0 and listed.stdout.splitlines()[-1] == "coverage: 202 of 202 rows, 100.0%"
+
+
+def test_divided_services_have_the_gpus_of_all_instances():
+    chosen = [row for row in rows.read(str(ROOT / "validation" / "serving_curves.csv")) if row["mode"] == "disagg"]
+    found = {(curves._mapping(one.row), curves._gpus(one)) for one in comparison.map_rows(CLASSES["curves"], chosen)}  # pylint: disable=protected-access
+    assert found == {("1P1D TP8", 16), ("5P1D DEP8+DEP32", 5 * 8 + 32)}
