@@ -4,47 +4,47 @@
 
 namespace railyard::execution {
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams,
+namespace {
+
+std::vector<gpu::Gpu*> gpus_of(const std::vector<Rank*>& ranks) {
+  std::vector<gpu::Gpu*> gpus;
+  for (const Rank* rank : ranks) gpus.push_back(rank->gpu);
+  return gpus;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, collective::Group group,
                            const collective::CollectiveRequest& request, transport::Fabric& fabric)
     : ranks_(std::move(ranks)),
       streams_(std::move(streams)),
       request_(request),
       fabric_(fabric),
-      group_(collective::group_of(gpus())) {
-  if (size() == 1) return;
+      group_(std::move(group)) {
+  if (members() == 1) return;
   open_queue_pairs();
   collective::add_multicast_groups(group_, gpus(), fabric_);
   site();  // as NCCL does when it makes a communicator: what happens to links during the run changes no plan
 }
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
-                           transport::Fabric& fabric)
+Communicator::Communicator(const std::vector<Rank*>& ranks, std::vector<std::size_t> streams,
+                           const collective::CollectiveRequest& request, transport::Fabric& fabric)
+    : Communicator(ranks, std::move(streams), collective::group_of(gpus_of(ranks)), request, fabric) {}
+
+Communicator::Communicator(const std::vector<Rank*>& ranks, std::size_t stream,
+                           const collective::CollectiveRequest& request, transport::Fabric& fabric)
     : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream), request, fabric) {}
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream,
+Communicator::Communicator(const std::vector<Rank*>& ranks, std::size_t stream,
                            const std::vector<collective::FoldedMember>& members,
                            const collective::CollectiveRequest& request, transport::Fabric& fabric)
-    : ranks_(std::move(ranks)),
-      streams_(ranks_.size(), stream),
-      request_(request),
-      fabric_(fabric),
-      group_(collective::folded_group_of(gpus(), members)) {
-  open_queue_pairs();
-  collective::add_multicast_groups(group_, gpus(), fabric_);
-  site();
-}
+    : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream),
+                   collective::folded_group_of(gpus_of(ranks), members), request, fabric) {}
 
-Communicator::Communicator(std::vector<Rank*> ranks, std::size_t stream, std::uint32_t parts,
+Communicator::Communicator(const std::vector<Rank*>& ranks, std::size_t stream, std::uint32_t parts,
                            const collective::CollectiveRequest& request, transport::Fabric& fabric)
-    : ranks_(std::move(ranks)),
-      streams_(ranks_.size(), stream),
-      request_(request),
-      fabric_(fabric),
-      group_(collective::group_in_parts(gpus(), parts)) {
-  open_queue_pairs();
-  collective::add_multicast_groups(group_, gpus(), fabric_);
-  site();
-}
+    : Communicator(ranks, std::vector<std::size_t>(ranks.size(), stream),
+                   collective::group_in_parts(gpus_of(ranks), parts), request, fabric) {}
 
 void Communicator::open_queue_pairs() {
   if (request_.queue_pair_set) return;
@@ -56,11 +56,7 @@ void Communicator::open_queue_pairs() {
   request_.queue_pair_set = fabric_.queue_pair_set(request_.traffic_class, std::move(members), 0);
 }
 
-std::vector<gpu::Gpu*> Communicator::gpus() const {
-  std::vector<gpu::Gpu*> gpus;
-  for (const Rank* rank : ranks_) gpus.push_back(rank->gpu);
-  return gpus;
-}
+std::vector<gpu::Gpu*> Communicator::gpus() const { return gpus_of(ranks_); }
 
 const collective::Site& Communicator::site() {
   if (!site_) {

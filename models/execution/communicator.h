@@ -21,19 +21,20 @@ class Communicator {
   /// @param streams  by member: index of the stream of its rank in which the member runs
   /// @param request  properties that all collectives of this communicator share. Without a set of queue pairs, objects of
   ///                 one class with the same ranks stand for one communicator of the library and share a set
-  Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, const collective::CollectiveRequest& request,
-               transport::Fabric& fabric);
+  Communicator(const std::vector<Rank*>& ranks, std::vector<std::size_t> streams,
+               const collective::CollectiveRequest& request, transport::Fabric& fabric);
   /// The same stream for all members.
-  Communicator(std::vector<Rank*> ranks, std::size_t stream, const collective::CollectiveRequest& request,
+  Communicator(const std::vector<Rank*>& ranks, std::size_t stream, const collective::CollectiveRequest& request,
                transport::Fabric& fabric);
 
   /// Several communicators of adjacent ranks, placed alike, which run each collective at the same time (Group::parts).
-  Communicator(std::vector<Rank*> ranks, std::size_t stream, std::uint32_t parts,
+  Communicator(const std::vector<Rank*>& ranks, std::size_t stream, std::uint32_t parts,
                const collective::CollectiveRequest& request, transport::Fabric& fabric);
 
   /// A folded communicator (collective/spec.h): its ranks are those that exist.
-  Communicator(std::vector<Rank*> ranks, std::size_t stream, const std::vector<collective::FoldedMember>& members,
-               const collective::CollectiveRequest& request, transport::Fabric& fabric);
+  Communicator(const std::vector<Rank*>& ranks, std::size_t stream,
+               const std::vector<collective::FoldedMember>& members, const collective::CollectiveRequest& request,
+               transport::Fabric& fabric);
 
   /// Ranks that exist.
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
@@ -79,6 +80,8 @@ class Communicator {
   void share_reuse(const Communicator& same) { reuse_ = same.reuse_; }
 
  private:
+  Communicator(std::vector<Rank*> ranks, std::vector<std::size_t> streams, collective::Group group,
+               const collective::CollectiveRequest& request, transport::Fabric& fabric);
   std::vector<gpu::Gpu*> gpus() const;
   /// The group of one communicator.
   const collective::Group& one() const { return group_.parts.empty() ? group_ : group_.parts.front(); }
