@@ -136,10 +136,14 @@ class Endpoint::Server : public httplib::Server {
       address_.port = std::max(0, bind_to_any_port(address_.host));
     else if (!bind_to_port(address_.host, address_.port))
       address_.port = 0;
-    if (address_.port == 0)
+    if (address_.port == 0) {
+      const int why = errno != 0 ? errno : EADDRINUSE;
+      const std::string instead =
+          why == EADDRNOTAVAIL ? "it is not an address of this computer; accepted: 127.0.0.1, an own address or 0.0.0.0"
+                               : fmt::format("--listen {}:0 takes any free port", address_.host);
       throw InputError(Origin{"--listen " + address.text(), 0, 0},
-                       fmt::format("cannot listen there: {}; --listen {}:0 takes any free port",
-                                   std::strerror(errno != 0 ? errno : EADDRINUSE), address_.host));
+                       fmt::format("cannot listen there: {}; {}", std::strerror(why), instead));
+    }
     ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib lets five connections wait
   }
 

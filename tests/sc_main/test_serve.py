@@ -387,6 +387,7 @@ def test_what_cannot_be_served_is_refused_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         assert refused(*words, listen).startswith(f"--listen {listen}: error: cannot listen there: Address already in use; ")
+    assert "it is not an address of this computer" in refused(*words, "192.0.2.1:0", "--public")  # of RFC 5737: nobody has it
     assert "--public" in refused(*words, "0.0.0.0:0")
     assert "HOST:PORT" in refused(*words, "127.0.0.1")
     assert "HOST:PORT" in refused(*words, "127.0.0.1:70000")
