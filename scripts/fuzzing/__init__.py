@@ -1,7 +1,6 @@
 """Fuzzers: mutated inputs, and random valid machines whose results must have certain properties.
 
   bases.py      small valid inputs of each kind of workload
-  chakra.py     the encoding of Chakra execution traces
   mutate.py     mutations: of trees by the grammar of scenarios, of text byte by byte, of whole files
   inputs.py     mutated inputs for the executables and for sweep.py, which must give a result or a one-line error
   outputs.py    mutated output files of a run, for the scripts that read these files

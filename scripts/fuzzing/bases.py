@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lib.command_line import ROOT
 
-from . import chakra as encoding
+from lib import chakra as encoding
 
 MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 4, "hidden_size": 1024,

@@ -10,8 +10,8 @@ from platform_runs import ROOT, rows, run, succeed, summary
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzzing import chakra  # noqa: E402
-from fuzzing.chakra import COLL, COMP, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, node  # noqa: E402
+from lib import chakra  # noqa: E402
+from lib.chakra import COLL, COMP, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND, node  # noqa: E402
 
 
 def scenario(folder, workload, machine=""):

@@ -1,7 +1,7 @@
 """Writes Chakra execution traces, byte by byte as the protocol-buffer encoding has them."""
 
 METADATA, MEM_LOAD, MEM_STORE, COMP, SEND, RECV, COLL = range(1, 8)
-ALL_REDUCE, REDUCE, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, BARRIER = 0, 1, 2, 6, 7, 9
+ALL_REDUCE, REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, BARRIER = 0, 1, 2, 5, 6, 7, 9
 
 
 def varint(number):
