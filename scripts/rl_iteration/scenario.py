@@ -178,10 +178,11 @@ class Scenario:
         return Phase(name, text, settings)
 
     def of_trace(self, workload: dict[str, object]) -> Phase:
-        """A scenario of another workload on the whole machine."""
+        """A scenario of another workload on the whole machine. Buckets are large, so rates are fluid unless the file says otherwise (docs/rl.md)."""
         machine = {key: value for key, value in self.fields.items() if key not in (*PHASES, "rl", "model", "workload")}
         text = json.dumps({key: value.plain() for key, value in machine.items()} | {"workload": workload}, indent=1)
-        return Phase("weights", text, {key: value for key, value in self.settings.items() if key.partition(".")[0] not in (*PHASES, "rl", "platform", "model")})
+        fidelity = {} if self.given("fabric.fidelity") else {"fabric.fidelity": "fluid"}
+        return Phase("weights", text, fidelity | {key: value for key, value in self.settings.items() if key.partition(".")[0] not in (*PHASES, "rl", "platform", "model")})
 
     def _text(self, name: str) -> str:
         """The file without the sections of others."""
