@@ -69,8 +69,10 @@ Job& Executor::acquire(Job::Kind kind, Rank& rank, gpu::Stream& stream, const Jo
 
 void Executor::release(Job& job) {
   job.dependents_.clear();
-  job.copy_ = Copy();
-  job.delivery_ = {};
+  if (job.kind_ == Job::Kind::copy || job.kind_ == Job::Kind::send) {
+    job.copy_ = Copy();
+    job.delivery_ = {};
+  }
   job.chain_.reset();
   job.collective_ = nullptr;
   --live_;
@@ -80,7 +82,7 @@ void Executor::release(Job& job) {
 void Executor::depend(Job& job, const JobRef& on) {
   if (on.job == nullptr || on.job->generation_ != on.generation) return;  // already done
   job.wait_for_one_more();
-  on.job->dependents_.push_back(&job);
+  on.job->dependents_.add(job);
 }
 
 JobRef Executor::push(Job& job, const std::vector<JobRef>& after) {
@@ -118,15 +120,14 @@ JobRef Executor::keep(Job::Kind kind, Rank& rank, gpu::Stream& stream, Time dura
 void Executor::collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                           JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
   const std::uint32_t run = begin_run(communicator, spec, label, client);
-  const std::vector<JobRef> waits = after;  // `jobs` may be the same list as `after`
-  jobs.clear();
   for (std::uint32_t m = 0; m < communicator.size(); ++m) {
     Job& job = add_member(run, m, communicator.rank(m), communicator.stream(m),
                           {label.namer, label.namer->of_member(label.arguments, m)}, client);
-    for (std::size_t i = m; i < waits.size(); i += communicator.size()) depend(job, waits[i]);
+    for (std::size_t i = m; i < after.size(); i += communicator.size()) depend(job, after[i]);
     if (listener_ != nullptr) listener_->on_emitted(job);
-    jobs.push_back(ref(job));
   }
+  jobs.clear();  // `jobs` may be the same list as `after`
+  for (Job* job : runs_[run].jobs) jobs.push_back(ref(*job));
   // Push last: the first member may enter immediately.
   for (Job* job : runs_[run].jobs) job->stream_->push(*job);
 }

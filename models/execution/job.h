@@ -6,6 +6,8 @@
 // A copy leaves its stream when its messages are posted; it is done when its last byte has arrived.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,6 +48,34 @@ enum class JobKind : std::uint8_t { kernel, collective, copy, send, receive, hos
 class Executor;
 class Job;
 class PassCourse;
+
+/// Jobs that wait for a job, in the order in which they were added. Most jobs have few.
+class Dependents {
+ public:
+  void add(Job& job) {
+    if (count_ < kInside)
+      inside_[count_] = &job;
+    else
+      more_.push_back(&job);
+    ++count_;
+  }
+  std::uint32_t count() const { return count_; }
+  Job& operator[](std::uint32_t i) const { return *(i < kInside ? inside_[i] : more_[i - kInside]); }
+  /// Brings them into the cache.
+  void fetch() const {
+    for (std::uint32_t i = 0; i < std::min(count_, kInside); ++i) __builtin_prefetch(inside_[i]);
+  }
+  void clear() {
+    if (count_ > kInside) more_.clear();
+    count_ = 0;
+  }
+
+ private:
+  static constexpr std::uint32_t kInside = 3;
+  std::uint32_t count_ = 0;
+  std::array<Job*, kInside> inside_;
+  std::vector<Job*> more_;
+};
 
 /// Kernels of a rank, and the collective before them, which did not run, because their pass was composed.
 struct ComposedPart {
@@ -135,28 +165,29 @@ class Job final : public gpu::Task,
   void over();    ///< like done(), and the stream goes on
   void tell();    ///< notifies the client and the dependents
 
+  // Many jobs wait in streams. What all of them need comes first, in few cache lines; what copies and exchanges need is last.
+  Kind kind_ = Kind::kernel;
+  Status status_ = Status::ok;
+  bool claimed_ = false;
+  std::uint32_t member_ = 0;
   Executor* executor_ = nullptr;
   JobClient* client_ = nullptr;
   Rank* rank_ = nullptr;
-  JobLabel label_;
-  Kind kind_ = Kind::kernel;
-  Status status_ = Status::ok;
-  Time reached_at_, ready_at_, begun_at_, duration_;
   gpu::Stream* stream_ = nullptr;
-  gpu::SharedChain chain_;
-  gpu::SmArray::Slot claim_ = 0;
-  bool claimed_ = false;
-  collective::Collective* collective_ = nullptr;
-  std::uint32_t member_ = 0;
-  Copy copy_;  ///< also of a send
-  Bytes bytes_ = 0;
-  std::uint32_t landing_ = 0;
-  Delivery delivery_;
-  Job* peer_ = nullptr;  ///< the other side of an exchange
-  std::vector<Job*> dependents_;
+  JobLabel label_;
   std::uint64_t generation_ = 0;
+  Dependents dependents_;
+  Time reached_at_, ready_at_, begun_at_, duration_;
+  gpu::SharedChain chain_;
+  Bytes bytes_ = 0;
+  collective::Collective* collective_ = nullptr;
   PassCourse* course_ = nullptr;  ///< whose steps it takes, one after the other, as if each were a job
   std::uint32_t step_ = 0;
+  gpu::SmArray::Slot claim_ = 0;
+  Job* peer_ = nullptr;  ///< the other side of an exchange
+  Copy copy_;            ///< also of a send
+  std::uint32_t landing_ = 0;
+  Delivery delivery_;
 };
 
 /// A reference to a job that may be finished. It stays valid after the job object has been reused.

@@ -34,6 +34,8 @@ class Task {
   /// The stream continues at once with the next task. The task may be destroyed afterwards. @pre the task has begun
   void finish();
   virtual Activity activity() const = 0;
+  /// The task behind it in its stream; null: none yet.
+  const Task* next() const { return next_; }
 
  public:
   /// Returns the task to the state of a new one, so that the object can be reused. @pre the task is in no stream

@@ -40,7 +40,7 @@ Communicator& CoupledRanks::pair(std::uint32_t from, std::uint32_t to, std::uint
 }
 
 JobRef CoupledRanks::emit_shard(const Action& action, std::uint32_t rank, RankPrograms& programs, const Labels& labels,
-                                std::vector<JobRef> after, const std::vector<JobRef>& ready) {
+                                std::vector<JobRef>& after, const std::vector<JobRef>& ready) {
   const auto to = static_cast<std::uint32_t>((rank + action.to) % ranks_.size());
   Rank& sender = *ranks_[rank];
   after.push_back(programs.launch(sender.number, action.launches));
@@ -63,40 +63,45 @@ void CoupledRanks::emit(const ProductPlan& plan, RankPrograms& programs, const L
   const auto ranks = static_cast<std::uint32_t>(ranks_.size());
   const auto in_program = [](const Action& action) { return !action.beside; };
   const auto first = std::find_if(plan.actions.begin(), plan.actions.end(), in_program);
-  std::vector<std::vector<JobRef>> start(ranks);  // by rank: what the program waits for before the plan
+  start_.resize(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    start[r] = programs.waits(ranks_[r]->number);
-    start[r].push_back(programs.last(ranks_[r]->number));
+    start_[r] = programs.waits(ranks_[r]->number);
+    start_[r].push_back(programs.last(ranks_[r]->number));
   }
-  std::vector<std::vector<JobRef>> jobs;  // by action and rank
-  for (const Action& action : plan.actions) {
+  jobs_.assign(plan.actions.size() * ranks, JobRef());
+  for (std::size_t a = 0; a < plan.actions.size(); ++a) {
+    const Action& action = plan.actions[a];
     const bool is_first = &action == &*first, is_last = &action == &plan.actions.back();
-    std::vector<JobRef>& done = jobs.emplace_back(ranks);
-    const auto waits_of = [&](std::uint32_t r) {
-      std::vector<JobRef> waits = action.beside ? start[r] : std::vector<JobRef>();
-      for (const Wait& wait : action.waits) waits.push_back(jobs[wait.action][(r + wait.from) % ranks]);
-      return waits;
+    JobRef* const done = &jobs_[a * ranks];
+    const auto waits_of = [&](std::uint32_t r) -> std::vector<JobRef>& {
+      waits_.clear();
+      if (action.beside) waits_ = start_[r];
+      for (const Wait& wait : action.waits) waits_.push_back(jobs_[wait.action * ranks + (r + wait.from) % ranks]);
+      return waits_;
     };
     if (action.work == Work::collective) {
       Communicator& all = communicator(action.beside, action.sms, action.root);
       const JobLabel label = labels(action, is_first, is_last, 0);
       if (action.beside) {
-        std::vector<JobRef> after;
-        const std::size_t waits = waits_of(0).size();
-        for (std::size_t n = 0; n < waits; ++n)
-          for (std::uint32_t r = 0; r < ranks; ++r) after.push_back(waits_of(r)[n]);
-        for (std::uint32_t r = 0; r < ranks; ++r) after.push_back(programs.launch(ranks_[r]->number, 1));
-        done = programs.start(all, plan.operation, action.bytes, label, after);
+        const std::size_t each = waits_of(0).size();
+        std::vector<JobRef> after((each + 1) * ranks);
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          const std::vector<JobRef>& waits = waits_of(r);
+          for (std::size_t n = 0; n < each; ++n) after[n * ranks + r] = waits[n];
+        }
+        for (std::uint32_t r = 0; r < ranks; ++r) after[each * ranks + r] = programs.launch(ranks_[r]->number, 1);
+        const std::vector<JobRef>& started = programs.start(all, plan.operation, action.bytes, label, after);
+        std::copy(started.begin(), started.end(), done);
       } else {
         for (std::uint32_t r = 0; r < ranks; ++r) programs.wait_for(ranks_[r]->number, waits_of(r));
         programs.collective(all, plan.operation, action.bytes, label);
-        done = programs.last_of(all);
+        for (std::uint32_t r = 0; r < ranks; ++r) done[r] = programs.last(ranks_[r]->number);
       }
       continue;
     }
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (action.work == Work::shard) {
-        done[r] = emit_shard(action, r, programs, labels, waits_of(r), start[(r + action.to) % ranks]);
+        done[r] = emit_shard(action, r, programs, labels, waits_of(r), start_[(r + action.to) % ranks]);
         continue;
       }
       const std::uint32_t number = ranks_[r]->number;

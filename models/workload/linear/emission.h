@@ -41,9 +41,10 @@ class CoupledRanks {
  private:
   /// Of two ranks: the first sends shards to the second by SMs.
   Communicator& pair(std::uint32_t from, std::uint32_t to, std::uint32_t sms);
+  /// @param after  its launch is added
   /// @param ready  when the receiver may receive
   JobRef emit_shard(const Action& action, std::uint32_t rank, RankPrograms& programs, const Labels& labels,
-                    std::vector<JobRef> after, const std::vector<JobRef>& ready);
+                    std::vector<JobRef>& after, const std::vector<JobRef>& ready);
 
   std::vector<Rank*> ranks_;
   const Streams streams_;
@@ -52,6 +53,10 @@ class CoupledRanks {
   const Communicator* const same_;
   std::map<std::tuple<bool, std::uint32_t, std::uint32_t>, std::unique_ptr<Communicator>> communicators_;
   std::map<std::array<std::uint32_t, 3>, std::unique_ptr<Communicator>> pairs_;
+  // Kept to avoid allocations:
+  std::vector<std::vector<JobRef>> start_;  ///< by rank: what the program waits for before the plan
+  std::vector<JobRef> jobs_;                ///< by action and rank
+  std::vector<JobRef> waits_;               ///< of an action of a rank
 };
 
 }  // namespace railyard::workload::linear
