@@ -28,7 +28,7 @@ class ContentIndex {
   }
   /// Entries may move. @pre find(content) is null
   void add(Content content, std::uint32_t block) {
-    if (2 * ++size_ > entries_.size()) grow();
+    if (4 * ++size_ > 3 * entries_.size()) grow();
     entries_[place_of(content)] = {content, block, block};
   }
   /// Entries may move. @pre find(content) is not null
