@@ -256,7 +256,10 @@ void ReuseTable::keep(const RecordingKey& key, Recording recording, Time now, Ti
     put_in_order(memory.steps);
     interleave_->steps += memory.steps.size();
   }
-  for (const transport::ChargeLog& log : recording.charges) interleave_->steps += log.size();
+  for (transport::ChargeLog& log : recording.charges) {
+    log.finish();
+    interleave_->steps += log.size();
+  }
   ++interleave_->recordings;
   const auto kept = std::make_shared<const Recording>(std::move(recording));
   recordings_.emplace(key, KnownRecording{kept, memories_of(*this, *kept)});

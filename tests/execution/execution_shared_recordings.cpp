@@ -87,10 +87,12 @@ Outcome run(const Groups& groups, const std::vector<Step>& steps, bool replay) {
       for (std::uint32_t p = 0; p < device->ports(); ++p) look(device->port(PortId(p)));
   };
   const Time end = steps.back().at + Time::ms(1);
-  // A fluid message that leaves is charged bit by bit; one of a recording, at its end.
-  for (Time at = Time::us(7); at < end && !groups.is_fluid; at += Time::ns(73'217))
-    bench.later_on(
-        at, [&] { ports([&](const auto& port) { outcome.busy.push_back(port.busy_until(bench.fabric.now())); }); });
+  // At different places in collectives: steps begin at whole milliseconds.
+  for (Time at = Time::us(7); at < end; at += Time::ns(73'217))
+    bench.later_on(at, [&] {
+      bench.fabric.charge_until_now();
+      ports([&](const auto& port) { outcome.busy.push_back(port.busy_until(bench.fabric.now())); });
+    });
   for (Time at = Time::ms(1); at <= end; at += Time::ms(1))
     bench.later_on(at, [&] {
       outcome.simulated.push_back(bench.fabric.hop_transactions() - bench.fabric.replayed_transactions());

@@ -145,9 +145,7 @@ void Fluid::drain(FluidStream& stream, Time from) {
   }
   if (alone == sized.drain) alone = stream.path->price().advance(sized.slowest_bytes, stream.carry);
   if (from > message.started) message.waited_at(stream.path->crossings()[0].port->counters(), from - message.started);
-  stream.begun = from;
-  stream.whole = alone;
-  stream.drain_from(from, alone);
+  stream.begin(from, alone);
 }
 
 void Fluid::settle(FluidStream& stream) {
@@ -155,6 +153,11 @@ void Fluid::settle(FluidStream& stream) {
     Message& message = *stream.front;
     const Time left = message.left_at;
     stream.book_wait(left);
+    std::shared_ptr<Leaving> logged;
+    if (stream.is_logged) {
+      logged = std::make_shared<Leaving>(stream.leaving);
+      logged->left = left;
+    }
     const std::vector<SizedMessage::Charge>& charges = stream.path->sized(message.bytes).charges;
     for (std::size_t i = 0; i < charges.size(); ++i) {
       const SizedMessage::Charge& charge = charges[i];
@@ -162,8 +165,9 @@ void Fluid::settle(FluidStream& stream) {
       ++counters.transactions;
       counters.payload_bytes += charge.payload_bytes;
       counters.wire_bytes += charge.wire_bytes;
-      const Time all = sooner(charge.busy, left - stream.begun);  // a line may have been faster before
-      counters.charge(left, stream.charged.empty() ? all : since(all, stream.charged[i]));
+      const Time all = sooner(charge.busy, left - stream.leaving.begun);  // a line may have been faster before
+      counters.busy += stream.charged.empty() ? all : since(all, stream.charged[i]);
+      if (counters.log != nullptr && logged != nullptr) counters.log->add(logged, all);
     }
     stream.charged.clear();
     message.landed = message.to_land;
@@ -180,13 +184,14 @@ void Fluid::settle(FluidStream& stream) {
 void Fluid::charge_until_now() {
   for (FluidStream& stream : streams_) {
     settle(stream);
-    if (stream.front == nullptr || stream.begun >= now()) continue;
+    const Leaving& leaving = stream.leaving;
+    if (stream.front == nullptr || leaving.begun >= now()) continue;
     const std::vector<SizedMessage::Charge>& charges = stream.path->sized(stream.front->bytes).charges;
     stream.charged.resize(charges.size());
-    const Time left = since(stream.whole, stream.rest(now()));
+    const Time part = since(leaving.whole, leaving.pieces.back().rest(now()));
     for (std::size_t i = 0; i < charges.size(); ++i) {
-      const Time all = sooner(share(charges[i].busy, left.fs(), stream.whole.fs()), now() - stream.begun);
-      stream.path->charged(charges[i]).counters().charge(now(), since(all, stream.charged[i]));
+      const Time all = Leaving::charged(charges[i].busy, now() - leaving.begun, part, leaving.whole);
+      stream.path->charged(charges[i]).counters().busy += since(all, stream.charged[i]);
       stream.charged[i] = later(stream.charged[i], all);
     }
   }

@@ -1,7 +1,5 @@
 #include "transport/fluid/stream.h"
 
-#include <cmath>
-
 namespace railyard::transport {
 
 namespace {
@@ -9,42 +7,42 @@ namespace {
 /// Speeds closer to 1 than this count as 1, so a stream without contention has exact times.
 constexpr double kFull = 1 - 1e-9;
 
-Time scaled(Time time, double factor) {
-  return factor == 1 ? time
-                     : Time::fs(static_cast<std::uint64_t>(std::nearbyint(static_cast<double>(time.fs()) * factor)));
-}
-
 }  // namespace
 
+void FluidStream::begin(Time from, Time alone) {
+  is_logged = path->crossings()[0].port->counters().log != nullptr;
+  leaving.begun = from;
+  leaving.whole = alone;
+  leaving.pieces.clear();
+  drain_from(from, alone);
+}
+
 void FluidStream::drain_from(Time from, Time alone) {
-  since = from;
-  remaining = alone;
-  front->left_at = speed > 0 ? from + scaled(alone, 1 / speed) : Time::max();
+  if (!is_logged) leaving.pieces.clear();
+  leaving.pieces.push_back({from, alone, speed});
+  front->left_at = speed > 0 ? from + Leaving::scaled(alone, 1 / speed) : Time::max();
 }
 
 void FluidStream::take_rate() { speed = rate() >= demand * kFull ? 1 : rate() / demand; }
 
-Time FluidStream::rest(Time now) const {
-  return railyard::since(remaining, scaled(railyard::since(now, since), speed));
-}
-
 void FluidStream::change_speed(Time now) {
   book_wait(now);
-  const Time left = rest(now);
+  const Time left = leaving.pieces.back().rest(now);
   take_rate();
-  drain_from(later(now, since), left);
+  drain_from(later(now, leaving.pieces.back().since), left);
 }
 
 void FluidStream::stop(Time now, double longer) {
   book_wait(now);
-  const Time left = scaled(rest(now), longer);
+  const Time left = Leaving::scaled(leaving.pieces.back().rest(now), longer);
   speed = 0;
   drain_from(now, left);
 }
 
 void FluidStream::book_wait(Time until) const {
+  const Time since = leaving.pieces.back().since;
   if (speed == 1 || until <= since) return;
-  front->waited_at(path->crossings()[narrowest()].port->counters(), scaled(until - since, 1 - speed));
+  front->waited_at(path->crossings()[narrowest()].port->counters(), Leaving::scaled(until - since, 1 - speed));
 }
 
 void FluidStream::push(Message& message) {

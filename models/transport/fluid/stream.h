@@ -19,24 +19,22 @@ struct FluidStream : FluidFlow {
   Message* untold = nullptr;  ///< the first message in flight whose client has not been notified that it left
   Time lands;                 ///< arrival of the latest message that left; no message overtakes it
   double speed = 1;           ///< rate / demand
-  Time begun;                 ///< instant at which the front began to drain
-  Time since;                 ///< instant from which it drains at this speed
-  Time remaining;             ///< remaining time of the front at that instant, at speed 1
-  Time whole;                 ///< time of the whole front at speed 1
+  Leaving leaving;            ///< of the front; the last piece is under way, earlier ones are kept if `is_logged`
+  bool is_logged = false;     ///< charges of the front are recorded
   std::vector<Time> charged;  ///< by SizedMessage::Charge: time already charged for the front; empty: none
   Time wake = Time::max();    ///< the pending event, if any
   std::uint64_t carry = 0;    ///< of the price, along a gapless stream
   bool meets = false;         ///< other streams must be notified when it ends
 
-  /// The front drains from then on, for the time that it would take without contention.
+  /// The front begins to drain, for the time that it would take without contention.
+  void begin(Time from, Time alone);
+  /// It drains from then on, for this time at speed 1.
   void drain_from(Time from, Time alone);
   /// Stops until a new rate is set; the rest of the front takes `longer` times its previous time.
   void stop(Time now, double longer);
   void take_rate();
   /// Uses the newly assigned rate from now on. @pre bytes that have left by `now` have been processed
   void change_speed(Time now);
-  /// The remaining time of the front without contention.
-  Time rest(Time now) const;
   /// Records the time that the front has lost to other streams at this speed.
   void book_wait(Time until) const;
   void push(Message& message);
