@@ -149,6 +149,8 @@ class Scenario:
         known, found = list(self.machine_groups()), {}
         for phase, names in value.fields("rl.groups", list(PHASES)).items():
             found[phase] = []
+            if not names.list(f"rl.groups.{phase}"):
+                raise names.wrong(f"rl.groups.{phase}: expected at least one group; accepted: {', '.join(known)}")
             for entry in names.list(f"rl.groups.{phase}"):
                 name = entry.text(f"rl.groups.{phase}")
                 if name not in known:

@@ -155,6 +155,7 @@ def test_the_text_names_the_parts(apart):
     (["--set", "rl.updates=0"], "rl.updates: expected an integer from 1 to "),
     (["--set", "training.tpp=2"], "--set training.tpp=2: error: training.tpp: unknown key (did you mean 'tp'?)"),
     (["--set", "rl.groups={training: [tt]}"], "the machine has no group 'tt' (did you mean 't'?); accepted: t, r"),
+    (["--set", "rl.groups={training: []}"], "rl.groups.training: expected at least one group; accepted: t, r"),
     (["--set", "rollouts.requests.count=0"], "--set rollouts.requests.count=0: error: rollouts.requests.count: "),
     (["--runs", "0"], "rl.py: error: argument --runs: '0' is not an integer of at least 1"),
 ])
