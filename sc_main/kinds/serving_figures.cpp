@@ -81,6 +81,7 @@ void ServingFigures::on_served(std::uint32_t, const Stay& stay) {
   output_tokens += output;
   cached_tokens += stay.counts.cached_tokens;
   loaded_tokens += stay.counts.loaded_tokens;
+  others_tokens += stay.counts.others_tokens;
   read_tokens += stay.counts.read_tokens;
   peer_tokens += stay.counts.peer_tokens;
   recomputed_tokens += stay.counts.recomputed_tokens;
@@ -110,6 +111,7 @@ ServingFigures::ServingFigures(const workload::inference::ServingSpec& spec,
       has_sessions(spec.has_sessions),
       has_leaves(spec.has_leaves),
       is_decider_asked(spec.router.keeps_prompt.rule != workload::inference::PromptRule::none),
+      shares_host(spec.kv_tiers.shares_host()),
       has_speculation(std::any_of(spec.instances.begin(), spec.instances.end(),
                                   [](const auto& instance) { return instance.speculation.has_value(); })),
       instances(kv_blocks.size()) {
@@ -150,6 +152,7 @@ void ServingFigures::on_iteration(std::size_t instance, std::uint32_t, const Ite
 }
 
 void ServingFigures::close(workload::inference::Service& service, Time now) {
+  host_blocks = service.host_blocks();
   for (std::size_t i = 0; i < instances.size(); ++i) {
     if (const workload::inference::KvOffload* const offload = service.instance(i).offload()) {
       kv_loaded_bytes += static_cast<double>(offload->loaded());
@@ -158,7 +161,6 @@ void ServingFigures::close(workload::inference::Service& service, Time now) {
       kv_written_bytes += static_cast<double>(offload->written());
       kv_peer_bytes += static_cast<double>(offload->from_peers());
       has_kv_peers |= offload->has_peers();
-      host_blocks += offload->blocks();
       disk_blocks += offload->disk_blocks();
     }
     workload::inference::Engine& engine = service.instance(i).engine();
@@ -248,6 +250,10 @@ double ServingFigures::prefix_hit_ratio() const {
 
 double ServingFigures::host_hit_ratio() const {
   return prompt_tokens > 0 ? static_cast<double>(loaded_tokens) / static_cast<double>(prompt_tokens) : 0.0;
+}
+
+double ServingFigures::others_hit_ratio() const {
+  return prompt_tokens > 0 ? static_cast<double>(others_tokens) / static_cast<double>(prompt_tokens) : 0.0;
 }
 
 double ServingFigures::disk_hit_ratio() const {

@@ -68,32 +68,47 @@ std::uint32_t kv_blocks(const Scenario& scenario, const InstanceSpec& instance) 
   return blocks;
 }
 
-std::vector<std::uint64_t> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier) {
+std::vector<std::vector<std::uint64_t>> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier,
+                                                       const std::vector<std::uint32_t>& pools) {
   const ServingSpec& spec = scenario.spec<ServingSpec>();
-  std::vector<std::uint64_t> blocks(spec.instances.size());
+  std::vector<std::vector<std::uint64_t>> blocks(spec.instances.size());
   if (tier.bytes_per_server == 0) return blocks;
   using Server = std::pair<std::uint32_t, std::uint32_t>;  // group, number
   struct Use {
     std::uint32_t ranks = 0;
     double block_bytes = 0;  ///< of a block, over these ranks
   };
-  const auto uses_of = [&](const InstanceSpec& instance) {
-    const std::vector<StageMemory> stages = stage_memory(scenario, instance);
+  struct Store {
+    std::size_t instance = 0;
+    std::uint32_t pool = 0;
     std::map<Server, Use> uses;
-    for (std::uint32_t rank = 0; rank < instance.mapping.ranks(); ++rank) {
-      Use& use = uses[{instance.group, instance.mapping.placement[rank] / scenario.machine.board.gpus}];
-      ++use.ranks;
-      use.block_bytes += static_cast<double>(stages[rank / (instance.mapping.tp * instance.mapping.dp)].block);
-    }
-    return uses;
   };
+  std::vector<Store> stores;
   std::map<Server, std::uint32_t> ranks;
-  for (const InstanceSpec& instance : spec.instances)
-    for (const auto& [server, use] : uses_of(instance)) ranks[server] += use.ranks;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  std::map<std::pair<std::uint32_t, Server>, std::uint32_t> pool_ranks;
+  for (std::size_t i = 0; i < spec.instances.size(); ++i) {
+    const InstanceSpec& instance = spec.instances[i];
+    const workload::inference::Mapping& mapping = instance.mapping;
+    const std::vector<StageMemory> stages = stage_memory(scenario, instance);
+    for (std::uint32_t replica = 0; replica < mapping.dp; ++replica) {
+      const auto number = static_cast<std::uint32_t>(stores.size());
+      Store& store = stores.emplace_back();
+      store.instance = i;
+      store.pool = pools.empty() ? number : pools[number];
+      for (const std::uint32_t rank : mapping.ranks_of(replica)) {
+        const Server server{instance.group, mapping.placement[rank] / scenario.machine.board.gpus};
+        Use& use = store.uses[server];
+        ++use.ranks;
+        use.block_bytes += static_cast<double>(stages[rank / (mapping.tp * mapping.dp)].block);
+        ++ranks[server];
+        ++pool_ranks[{store.pool, server}];
+      }
+    }
+  }
+  for (const Store& store : stores) {
     double least = std::numeric_limits<double>::max(), needed = 0;
-    for (const auto& [server, use] : uses_of(spec.instances[i])) {
-      const double share = static_cast<double>(use.ranks) / ranks[server];
+    for (const auto& [server, use] : store.uses) {
+      const double share = static_cast<double>(pool_ranks[{store.pool, server}]) / ranks[server];
       least = std::min(least, tier.bytes_per_server * share / use.block_bytes);
       needed = std::max(needed, use.block_bytes / share);
     }
@@ -101,8 +116,8 @@ std::vector<std::uint64_t> tier_kv_blocks(const Scenario& scenario, const TierMe
       throw InputError(tier.where,
                        fmt::format("workload.kv_tiers.{}.bytes_per_server: {:.9g} hold no block of KV cache of "
                                    "instance {}; accepted: at least {:.0f}",
-                                   tier.name, tier.bytes_per_server, spec.instances[i].name, needed));
-    blocks[i] = static_cast<std::uint64_t>(least);
+                                   tier.name, tier.bytes_per_server, spec.instances[store.instance].name, needed));
+    blocks[store.instance].push_back(static_cast<std::uint64_t>(least));
   }
   return blocks;
 }

@@ -24,8 +24,11 @@ struct TierMemory {
   double bytes_per_server = 0;  ///< 0: there is none
   Origin where;
 };
-/// Of each instance: blocks of its KV there, on its servers. @throws InputError: not one
-std::vector<std::uint64_t> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier);
+/// Of each attention replica of each instance: blocks there, on its servers, of its KV, or of a pool that it shares with others.
+/// @param pools  by store, as KvTiers::pools; none: nothing is shared
+/// @throws InputError: not one
+std::vector<std::vector<std::uint64_t>> tier_kv_blocks(const Scenario& scenario, const TierMemory& tier,
+                                                       const std::vector<std::uint32_t>& pools);
 
 /// The largest load of an instance whose sequences have memory for all their tokens: a sequence that is as long as the longest one
 /// there, and a pass over as many tokens as a batch can have. @pre the requests are listed

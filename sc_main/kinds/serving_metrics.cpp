@@ -180,6 +180,10 @@ Metrics<F> request_metrics() {
        [](const F& f) -> Value { return f.prefix_hit_ratio(); }},
       {"kv_tiers.host.hit_ratio", "ratio", "share of the prompt tokens that were loaded from host memory",
        [](const F& f) { return of_host(f, f.host_hit_ratio()); }},
+      {"kv_tiers.host.others_hit_ratio", "ratio",
+       "kv_tiers.host.pool: server: of these, what another instance or replica had written there, as share of the "
+       "prompt tokens",
+       [](const F& f) { return f.shares_host ? of_host(f, f.others_hit_ratio()) : Value(); }},
       {"kv_tiers.host.blocks", "", "KV blocks that host memory holds, of all instances",
        [](const F& f) { return of_host(f, whole(f.host_blocks)); }},
       {"kv_tiers.host.loaded_bytes", "B", "KV from host memory to GPUs",

@@ -41,6 +41,7 @@ class ServingFigures final : public workload::inference::ServiceSink {
   }
   double prefix_hit_ratio() const;
   double host_hit_ratio() const;
+  double others_hit_ratio() const;
   double disk_hit_ratio() const;
   double peer_hit_ratio() const;
   /// Mean of requests. @param part  a workload::inference::TtftPart
@@ -73,6 +74,8 @@ class ServingFigures final : public workload::inference::ServiceSink {
   std::uint64_t kept_prompts = 0;  ///< requests whose prompt a decode instance has computed
   std::uint64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, recomputed_tokens = 0, preemptions = 0;
   std::uint64_t loaded_tokens = 0;  ///< found in host memory
+  const bool shares_host;
+  std::uint64_t others_tokens = 0;  ///< of these, written there by another instance or replica
   const bool has_speculation;
   std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
   std::uint64_t verifying_steps = 0;  ///< of requests: steps with drafts

@@ -82,10 +82,8 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     : WorkloadRun(scenario, machine, executor) {
   std::vector<workload::inference::Service::Placed> placed;
   const workload::inference::KvTiers& tiers = spec().kv_tiers;
-  const std::vector<std::uint64_t> host_blocks =
-      tier_kv_blocks(scenario, {"host", tiers.host_bytes_per_server, tiers.where});
-  const std::vector<std::uint64_t> disk_blocks =
-      tier_kv_blocks(scenario, {"disk", tiers.disk.bytes_per_server, tiers.disk_where});
+  const auto host_blocks = tier_kv_blocks(scenario, {"host", tiers.host_bytes_per_server, tiers.where}, tiers.pools);
+  const auto disk_blocks = tier_kv_blocks(scenario, {"disk", tiers.disk.bytes_per_server, tiers.disk_where}, {});
   for (const InstanceSpec& instance : spec().instances) {
     if (gpu(instance).sm.flop_per_clock[static_cast<std::size_t>(scenario.model.dtype)] == 0)
       throw InputError(scenario.model_origin,
@@ -100,13 +98,15 @@ ServingRun::ServingRun(const Scenario& scenario, platforms::Machine& machine, ex
     if (spec().nic_rule == workload::inference::NicRule::modulo) assign_nics(gpus);
     if (!is_paged()) check_whole_sequences(scenario, instance);
     blocks_.push_back(is_paged() ? railyard::kv_blocks(scenario, instance) : 0);
-    placed.push_back({machine_.gpus(gpus), blocks_.back(), {}, {}});
-    placed.back().host.blocks = host_blocks[placed.size() - 1];
-    placed.back().host.disk_blocks = disk_blocks[placed.size() - 1];
+    auto& place = placed.emplace_back();
+    place.gpus = machine_.gpus(gpus);
+    place.blocks = blocks_.back();
+    place.host_blocks = host_blocks[placed.size() - 1];
+    place.disk_blocks = disk_blocks[placed.size() - 1];
     for (const GpuId id : gpus) {
-      placed.back().host.memories.push_back(machine_.host_of(id).window());
-      placed.back().host.queue_pairs.push_back(machine_.queue_pairs_beside(id));
-      placed.back().servers.push_back(machine_.place(id).server);
+      place.memories.push_back(machine_.host_of(id).window());
+      place.queue_pairs.push_back(machine_.queue_pairs_beside(id));
+      place.servers.push_back(machine_.place(id).server);
     }
   }
   service_ = std::make_unique<workload::inference::Service>(scenario_.model, spec(), placed, executor_);

@@ -46,6 +46,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
   if (is_paged()) {
     requests_csv_->print("preemptions,cached_tokens,recomputed_tokens");
     if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",loaded_tokens");
+    if (spec().kv_tiers.shares_host()) requests_csv_->print(",others_tokens");
     if (spec().kv_tiers.disk.bytes_per_server > 0) requests_csv_->print(",read_tokens");
     if (spec().kv_tiers.peer_min_tokens > 0) requests_csv_->print(",peer_tokens");
     if (can_lose()) requests_csv_->print(",restarts,lost_tokens,lost_tokens_recomputed");
@@ -125,6 +126,7 @@ void ServingRun::write_request(std::uint32_t request, const Stay& stay, Time end
   }
   requests_csv_->print("{},{},{}", stay.counts.preemptions, stay.counts.cached_tokens, stay.counts.recomputed_tokens);
   if (spec().kv_tiers.host_bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.loaded_tokens);
+  if (spec().kv_tiers.shares_host()) requests_csv_->print(",{}", stay.counts.others_tokens);
   if (spec().kv_tiers.disk.bytes_per_server > 0) requests_csv_->print(",{}", stay.counts.read_tokens);
   if (spec().kv_tiers.peer_min_tokens > 0) requests_csv_->print(",{}", stay.counts.peer_tokens);
   if (can_lose()) requests_csv_->print(",{},{},{}", stay.restarts, stay.lost_tokens, stay.repeated_tokens);
@@ -230,6 +232,7 @@ std::string ServingRun::table() const {
     line("prefix hits",
          percent(f.prefix_hit_ratio()) + " of prompt tokens" +
              (f.host_blocks > 0 ? ", and " + percent(f.host_hit_ratio()) + " loaded from host memory" : "") +
+             (f.shares_host ? " (" + percent(f.others_hit_ratio()) + " written by others)" : "") +
              (f.disk_blocks > 0 ? ", " + percent(f.disk_hit_ratio()) + " read from disks before" : "") +
              (f.has_kv_peers ? ", " + percent(f.peer_hit_ratio()) + " read from peers before" : ""));
     if (f.has_speculation)

@@ -70,7 +70,7 @@ def service(rng: random.Random, gpus: int, experts: bool) -> dict:
         if rng.random() < 0.3:
             made["kv_transfer"] |= {"metadata_us": 300, "prepare_us": 0.1, "first_contact": "in_run"}
     if rng.random() < 0.2:
-        made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES}}
+        made["kv_tiers"] = {"host": {"bytes_per_server": COPIES_BYTES, "pool": rng.choice(("instance", "server"))}}
         if rng.random() < 0.5:
             made["kv_tiers"]["disk"] = {"bytes_per_server": 10 * COPIES_BYTES, "gb_per_s": 5, "latency_us": rng.choice((0, 80, 2000))}
         if form == "several" and gpus == 2 * machines.USUAL_GPUS and tp * pp == machines.USUAL_GPUS:  # on a server each

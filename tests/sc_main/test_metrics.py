@@ -16,7 +16,7 @@ RUNS = {  # runs that have all metrics of a kind together: platform, scenario, s
                                                                "{name: d, role: decode, pp: 4, gpus: [4, 5, 6, 7]}]",
                  "fabric.fidelity=fluid"),
                 ("dgx_h100", "pd/colocated_or_not.yaml", "workload.requests.count=4", "workload.instances=[{name: c, count: 2}]",
-                 "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host.bytes_per_server=1e9",
+                 "workload.requests.sessions={turns: 2, growth_tokens: 8}", "workload.kv_tiers.host={bytes_per_server: 1.0e+9, pool: server}",
                  "workload.kv_tiers.disk={bytes_per_server: 1.0e+10, gb_per_s: 5, latency_us: 80}"),
                 ("dgx_h100", "pd/colocated_or_not.yaml", "workload.requests.count=4", "machine.groups={d: {servers: 2, gpu: H100-SXM5-80GB}}",
                  "workload.instances=[{name: a}, {name: b, gpus: [8]}]",

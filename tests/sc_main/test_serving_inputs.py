@@ -49,9 +49,6 @@ def experts(instance, more=""):
      "6:15: error: workload.instances.0: replica 1 of instance a has its 2 ranks on servers in another way than replica 0; accepted: GPUs of one "
      "server for each replica, or a tp that is a multiple of 8"),
     (experts("dp: 2, pp: 2"), "6:29: error: workload.instances.0.dp: 2 with pp 2 is not modelled; accepted: pp 1"),
-    (REQUEST + "  instances: [{name: p, role: prefill, dp: 2}, {name: d, role: decode, dp: 2}]\n  router: {policy: round_robin, decode: link_aware}\n",
-     "7:41: error: workload.router.decode: link_aware with attention replicas, of instance p, is not modelled: the replica is not known yet; "
-     "accepted: another policy, or dp 1"),
     (experts("tp: 4", "  experts: {routing: {skew: 1}}\n"), "7:12: error: workload.experts: no instance has ep or dp; accepted with these"),
     (experts("tp: 4, ep: 4", "  experts: {redundant: 3}\n"), "6:36: error: workload.instances.0.ep: 4 does not divide the 8 experts of tiny_experts "
                                                               "and 3 redundant ones"),
@@ -209,6 +206,10 @@ def test_speculation_of_one_instance(tmp_path):
      "6:54: error: workload.kv_tiers.disk: has no latency_us; accepted: bytes_per_server, gb_per_s and latency_us together"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}, disk: {bytes_per_server: 1.0e+9, gb_per_s: 0, latency_us: 80}}\n",
      "6:91: error: workload.kv_tiers.disk.gb_per_s: '0' is out of range; accepted: 1e-06 to 10000 (GB/s (1e9 bytes per second, one direction))"),
+    (REQUEST + "  kv_tiers: {host: {pool: server}}\n",
+     "6:27: error: workload.kv_tiers.host.pool: there is no memory for it; accepted with workload.kv_tiers.host.bytes_per_server"),
+    (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9, pool: servers}}\n",
+     "6:53: error: workload.kv_tiers.host.pool: unknown value 'servers'; accepted: instance, server (did you mean 'server'?)"),
     (REQUEST + "  kv_tiers: {peers: {min_tokens: 2048}}\n",
      "6:21: error: workload.kv_tiers.peers: reads go to host memory; accepted with workload.kv_tiers.host.bytes_per_server"),
     (REQUEST + "  kv_tiers: {host: {bytes_per_server: 1.0e+9}, peers: {min_tokens: 2048}}\n",

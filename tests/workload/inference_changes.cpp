@@ -268,14 +268,12 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
       sets.push_back(
           "workload.kv_transfer={mode: " + one_of({"pull", "pull", "push_per_layer", "push_per_chunk", "push_at_end"}) +
           ", connector: " + one_of({"none", "nixl"}) + ", staging: " + one_of({"none", "all"}) + "}");
-      sets.push_back(
-          "workload.router={policy: round_robin" +
-          one_of({"", has_replicas ? "" : ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) +
-          "}");
+      sets.push_back("workload.router={policy: round_robin" +
+                     one_of({"", ", decode: link_aware", ", decider: uncached_tokens, decider_tokens: 200"}) + "}");
     }
     if (has_replicas) sets.push_back("model.config=" + kSource + "/tests/models/tiny_experts.json");
     replicated += has_replicas ? 1 : 0;
-    const bool has_tier = random.below(3) == 0 && !has_replicas;
+    const bool has_tier = random.below(3) == 0;
     if (has_tier) {  // prompts of groups, whose KV is in host memory, too
       sets.push_back(
           "workload.requests={count: 16, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 15, "
@@ -284,6 +282,7 @@ BOOST_AUTO_TEST_CASE(random_fleets_with_faults_lose_nothing_and_replay_as_simula
                          ? "workload.kv_tiers={host: {bytes_per_server: 1.0e+8}}"
                          : "workload.kv_tiers={host: {bytes_per_server: 2.0e+7}, disk: {bytes_per_server: 1.0e+9, "
                            "gb_per_s: 5, latency_us: 80}}");
+      if (random.below(2) == 0) sets.push_back("workload.kv_tiers.host.pool=server");
     }
     // Each instance fails or is drained, and joins again; one of them may not be there at first.
     std::string events;

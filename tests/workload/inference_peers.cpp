@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(the_longest_prefix_is_read_and_of_equal_ones_the_first) {
   BOOST_TEST(!peers.find(0, all, 0, kBlock));  // nobody has the first one
   const auto found = peers.find(0, all, 1, kBlock);
   BOOST_TEST_REQUIRE(found.has_value());
-  BOOST_TEST(found->lender.instance == 2u);
+  BOOST_TEST(found->lender.store == 2u);
   BOOST_TEST(found->blocks == 3u);
   BOOST_TEST(!peers.find(0, all, 3, kBlock));  // one block is too few
   // Blocks that are being read stay; after a loss, the read ends all the same.

@@ -175,3 +175,22 @@ BOOST_AUTO_TEST_CASE(each_replica_reserves_in_its_own_cache) {
     BOOST_TEST(together == 2u, mode);
   }
 }
+
+// One GPU of the first decode instance has a link with 0.4 of its rate: KV to its two replicas takes 2.5 and 1, on average 1.75. Prompts end much
+// faster than their KV moves, and the second one goes to the other replica: 1 < 1.75, (2 + 1) / 2 < 1.75, (2 + 2) / 2 > 1.75.
+BOOST_AUTO_TEST_CASE(answers_go_where_the_kv_would_come_soonest_on_average) {
+  std::string list;
+  for (const std::uint32_t tokens : {1000, 1016, 1032})
+    list += (list.empty() ? "" : ", ") + fmt::format("{{prompt_tokens: {}, output_tokens: 400}}", tokens);
+  Scenario scenario = tiny_serving({kExperts, "workload.requests={list: [" + list + "]}",
+                                    "events=[{at_us: 1, link: \"GPU_G[d0][0][0]_PCI\", rate_ratio: 0.4}]",
+                                    "workload.router={policy: round_robin, decode: link_aware}",
+                                    "workload.instances=[{name: p, role: prefill, count: 3, gpus: [0, 1, 2]}, "
+                                    "{name: d, role: decode, dp: 2, count: 2, gpus: [3, 4, 5, 6]}]"});
+  scenario.machine.groups.front().gpu_pcie.gb_per_s = 1;
+  ServingBench run(scenario);
+  run.run();
+  std::vector<std::uint32_t> chosen;
+  for (const Stay& served : run.served) chosen.push_back(served.instance() - 3);
+  BOOST_TEST(chosen == (std::vector<std::uint32_t>{1, 1, 0}), boost::test_tools::per_element());
+}

@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(passes_beside_kv_transfers_are_composed_as_those_that_run) 
           "workload.requests={count: 9, arrivals: poisson, rate_per_s: 2000, prompt_tokens: 300, output_tokens: 9, "
           "prefix: {groups: 2, users_per_group: 2, shared_tokens: 200}}");
       sets.push_back("workload.kv_blocks=" + one_of({"30", "60"}));
-      sets.push_back("workload.kv_tiers.host.bytes_per_server=1e8");
+      sets.push_back("workload.kv_tiers.host={bytes_per_server: 1.0e+8, pool: " + one_of({"instance", "server"}) + "}");
     }
     const Scenario scenario = tiny_serving(sets, "dgx_h100");
     const Composed ran = run_composed(scenario, How::replayed), added = run_composed(scenario, How::composed);

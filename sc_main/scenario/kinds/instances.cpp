@@ -45,7 +45,6 @@ void check_replicas(const InstanceSpec& spec, const std::string& key, const Sour
   if (spec.mapping.tp > 1 && spec.rules.replica_sum == transformer::ReplicaSum::one_rank)
     refuse("tp " + std::to_string(spec.mapping.tp) + " by engine " + spec.engine.name, "tp 1, or another engine");
   if (spec.mapping.pp > 1) refuse("pp " + std::to_string(spec.mapping.pp), "pp 1");
-  if (value_at(source.root, "workload.kv_tiers")) refuse("workload.kv_tiers", "none");
 }
 
 EngineSheet engine_of(const InstanceSection& written, const InstanceDefaults& defaults, const std::string& key,

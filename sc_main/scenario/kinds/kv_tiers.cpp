@@ -1,13 +1,13 @@
 #include "sc_main/scenario/kinds/kv_tiers.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "sc_main/scenario/kinds/kind.h"
 
 namespace railyard::scenario {
 
+using workload::inference::HostPool;
 using workload::inference::InstanceSpec;
 using workload::inference::KvDiskSpec;
 using workload::inference::KvTiers;
@@ -28,32 +28,54 @@ void check_disk(KvTiers& tiers, const Source& source) {
   tiers.disk_where = place_of(source.root, key + ".bytes_per_server");
 }
 
-/// The servers of an instance.
-std::set<std::pair<std::uint32_t, std::uint32_t>> servers_of(const InstanceSpec& instance,
-                                                             std::uint32_t gpus_per_server) {
-  std::set<std::pair<std::uint32_t, std::uint32_t>> servers;
-  for (const std::uint32_t gpu : instance.mapping.placement) servers.insert({instance.group, gpu / gpus_per_server});
-  return servers;
+/// An attention replica of an instance.
+struct Store {
+  const InstanceSpec* instance = nullptr;
+  using Server = std::pair<std::uint32_t, std::uint32_t>;  // group, number
+  std::vector<Server> servers;                             ///< of each rank
+
+  bool is_like(const Store& other) const { return instance->has_layout_of(*other.instance); }
+  bool meets(const Store& other) const {
+    return std::any_of(servers.begin(), servers.end(), [&](const Server& server) {
+      return std::find(other.servers.begin(), other.servers.end(), server) != other.servers.end();
+    });
+  }
+};
+
+std::vector<Store> stores_of(const std::vector<InstanceSpec>& instances, std::uint32_t gpus_per_server) {
+  std::vector<Store> stores;
+  for (const InstanceSpec& instance : instances) {
+    for (std::uint32_t replica = 0; replica < instance.mapping.dp; ++replica) {
+      Store& store = stores.emplace_back();
+      store.instance = &instance;
+      for (const std::uint32_t rank : instance.mapping.ranks_of(replica))
+        store.servers.emplace_back(instance.group, instance.mapping.placement[rank] / gpus_per_server);
+    }
+  }
+  return stores;
 }
 
-void resolve_peers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, std::uint32_t gpus_per_server,
-                   const Source& source) {
+void resolve_pools(KvTiers& tiers, const std::vector<Store>& stores) {
+  for (std::uint32_t i = 0; i < stores.size(); ++i) {
+    std::uint32_t first = 0;
+    while (first < i && !(tiers.pool == HostPool::server && stores[first].is_like(stores[i]) &&
+                          stores[first].servers == stores[i].servers))
+      ++first;
+    tiers.pools.push_back(first < i ? tiers.pools[first] : i);
+  }
+}
+
+void resolve_peers(KvTiers& tiers, const std::vector<Store>& stores, const Source& source) {
   const std::string key = "workload.kv_tiers.peers";
   if (!value_at(source.root, key)) return;
   const auto refuse = [&](const std::string& what) { throw InputError(place_of(source.root, key), key + ": " + what); };
   if (tiers.peer_min_tokens == 0) refuse("has no min_tokens; accepted: tokens from which on a read is worth its time");
   if (tiers.host_bytes_per_server == 0)
     refuse("reads go to host memory; accepted with workload.kv_tiers.host.bytes_per_server");
-  std::vector<std::set<std::pair<std::uint32_t, std::uint32_t>>> servers;
-  for (const InstanceSpec& instance : instances) servers.push_back(servers_of(instance, gpus_per_server));
-  tiers.peers.resize(instances.size());
-  for (std::uint32_t i = 0; i < instances.size(); ++i) {
-    for (std::uint32_t j = 0; j < instances.size(); ++j) {
-      const auto is_of_both = [&](const auto& server) { return servers[j].count(server) != 0; };
-      if (instances[i].has_layout_of(instances[j]) && std::none_of(servers[i].begin(), servers[i].end(), is_of_both))
-        tiers.peers[i].push_back(j);
-    }
-  }
+  tiers.peers.resize(stores.size());
+  for (std::uint32_t i = 0; i < stores.size(); ++i)
+    for (std::uint32_t j = 0; j < stores.size(); ++j)
+      if (stores[i].is_like(stores[j]) && !stores[i].meets(stores[j])) tiers.peers[i].push_back(j);
   if (std::all_of(tiers.peers.begin(), tiers.peers.end(), [](const auto& peers) { return peers.empty(); }))
     refuse(
         "no instance has another one with its tp, layers of stages, kv_dtype and block_tokens on other servers; "
@@ -65,11 +87,14 @@ void resolve_peers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, s
 
 Record<KvTiers> kv_tiers_record() {
   Record<KvTiers> host;
-  host.add(
-          "bytes_per_server", &KvTiers::host_bytes_per_server,
-          "memory of each server for it; the instances there share it by their ranks, and each keeps copies of its own")
+  host.add("bytes_per_server", &KvTiers::host_bytes_per_server,
+           "memory of each server for it; the instances there, or their pools, divide it by their ranks")
       .above(0, kMostBytes)
       .fallback("none");
+  host.choice("pool", &KvTiers::pool, {"instance", "server"},
+              "instance: each attention replica has copies of its own (vLLM's OffloadingConnector, LMCache in process, "
+              "HiCache); server: one pool for all alike instances on the same servers, which keeps its blocks when an "
+              "instance fails (LMCache's multi-process mode)");
   Record<KvDiskSpec> disk;
   disk.add("bytes_per_server", &KvDiskSpec::bytes_per_server,
            "of the disk of each server for it; the instances there share it by their ranks, and each has blocks of its "
@@ -104,7 +129,13 @@ Record<KvTiers> kv_tiers_record() {
 void check_kv_tiers(KvTiers& tiers, const std::vector<InstanceSpec>& instances, std::uint32_t gpus_per_server,
                     const Source& source) {
   check_disk(tiers, source);
-  resolve_peers(tiers, instances, gpus_per_server, source);
+  const std::vector<Store> stores = stores_of(instances, gpus_per_server);
+  resolve_pools(tiers, stores);
+  resolve_peers(tiers, stores, source);
+  if (value_at(source.root, "workload.kv_tiers.host.pool") && tiers.host_bytes_per_server == 0)
+    throw InputError(place_of(source.root, "workload.kv_tiers.host.pool"),
+                     "workload.kv_tiers.host.pool: there is no memory for it; accepted with "
+                     "workload.kv_tiers.host.bytes_per_server");
   if (tiers.host_bytes_per_server == 0) return;
   const std::string key = "workload.kv_tiers.host.bytes_per_server";
   tiers.where = place_of(source.root, key);

@@ -176,16 +176,6 @@ void check_first_contact(const ServingSpec& spec, const Source& source) {
       "has, such as nixl");
 }
 
-/// Policy link_aware asks for the way to an instance, before it is known which of its attention replicas takes the request.
-void check_link_aware(const ServingSpec& spec, const Source& source) {
-  if (spec.router.decode != RouterPolicy::link_aware) return;
-  for (const InstanceSpec& instance : spec.instances)
-    if (instance.mapping.dp > 1)
-      refuse_workload(source, "router.decode",
-                      "link_aware with attention replicas, of instance " + instance.name +
-                          ", is not modelled: the replica is not known yet; accepted: another policy, or dp 1");
-}
-
 /// Without chunks a batch must hold all that a request computes at once: its prompt, and what it has generated when it
 /// starts again after a preemption.
 void check_whole_prompts(const ServingRequests& requests, const workload::inference::SchedulerSpec& scheduler) {
@@ -254,7 +244,6 @@ ServingSpec resolve_serving(const ServingSection& written, const Setting& settin
   spec.first_contact = written.kv_transfer.first_contact;
   check_first_contact(spec, setting.source);
   check_kv_tiers(spec.kv_tiers, spec.instances, setting.machine.board.gpus, setting.source);
-  check_link_aware(spec, setting.source);
   check_experts_used(std::any_of(written.written_instances.begin(), written.written_instances.end(),
                                  [](const InstanceSection& i) { return i.ep || i.mapping.dp > 1; }),
                      setting.source);

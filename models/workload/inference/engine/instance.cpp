@@ -31,7 +31,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
                                                  gpus.front()->datasheet(), spec_.engine, grid_.split()));
   grid_.connect_stages();
   KvOffloadClient& offloads = *this;
-  if (host.blocks > 0) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
+  if (host.stores != nullptr) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
   if (role() != InstanceRole::decode || setting.keeps_prompts || setting.brings_first_token) ttft_.emplace(grid_.pp());
 }
 
@@ -71,15 +71,14 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
 std::unique_ptr<Scheduler> Instance::load(std::uint32_t paged_blocks, const HostKv& host, std::uint64_t seed) {
   if (is_paged()) {
     SchedulerSpec s = spec_.scheduler;
-    s.host_blocks = host.blocks;
-    s.disk_blocks = host.disk_blocks;
-    s.peers = host.known_peers;
-    s.instance = id_;
     grid_.load_paged(s.max_batched_tokens, std::min(s.max_seqs, s.max_batched_tokens), paged_blocks, s.block_tokens,
                      spec_.speculation ? draft_memory(*spec_.speculation, spec_.mapping.dp) : DraftMemory());
-    if (grid_.replicas() == 1) return make_paged_scheduler(s, paged_blocks);
     std::vector<std::unique_ptr<Scheduler>> replicas;
-    for (std::uint32_t i = 0; i < grid_.replicas(); ++i) replicas.push_back(make_paged_scheduler(s, paged_blocks));
+    for (std::uint32_t i = 0; i < grid_.replicas(); ++i) {
+      if (host.stores != nullptr) s.below = host.below(i);
+      replicas.push_back(make_paged_scheduler(s, paged_blocks));
+    }
+    if (replicas.size() == 1) return std::move(replicas.front());
     const ReplicaRule rule = role() == InstanceRole::prefill ? spec_.rules.prefill_replica : spec_.rules.replica;
     return std::make_unique<Replicas>(std::move(replicas), make_replica_choice(rule, seed), s.max_in_flight);
   }
@@ -202,12 +201,12 @@ void Instance::on_composed(std::uint32_t pass, const Iteration& iteration) {
 void Instance::on_asked(const ScheduledBatch& batch) {
   if (ttft_) ttft_->composed(batch, *scheduler_, now());
   for (const Reservation& reservation : batch.reservations) {
-    if (reservation.until == 0) {
+    if (reservation.loads.empty()) {
       promised(reservation);
       continue;
     }
     if (ttft_) ttft_->loads(reservation.request, now());
-    offload_->load(reservation.request, (reservation.until - reservation.from) / spec_.scheduler.block_tokens);
+    offload_->load(reservation.request, scheduler_->replica(reservation.request), reservation.loads);
   }
   for (const std::uint32_t request : batch.awaits)
     if (ttft_) ttft_->loads(request, now());
@@ -215,12 +214,13 @@ void Instance::on_asked(const ScheduledBatch& batch) {
   report();
 }
 
-void Instance::on_kv_stored(const KvTier::Contents& contents) {
-  if (KvTier::Contents writes = scheduler_->stored(contents); !writes.empty()) offload_->write(std::move(writes));
+void Instance::on_kv_stored(std::uint32_t replica, const KvTier::Contents& contents) {
+  KvTier::Contents writes = scheduler_->stored(replica, contents);
+  if (!writes.empty()) offload_->write(replica, std::move(writes));
 }
 
-void Instance::on_kv_read(std::uint32_t read) {
-  for (const std::uint32_t request : scheduler_->read(read)) {
+void Instance::on_kv_read(std::uint32_t replica, std::uint32_t read) {
+  for (const std::uint32_t request : scheduler_->read(replica, read)) {
     if (ttft_) ttft_->fetched(request, now());
     engine_.added(request);
   }
@@ -261,7 +261,9 @@ void Instance::on_finished(std::uint32_t request) { client_.on_finished(*this, r
 
 void Instance::on_batch_done(const ScheduledBatch& batch) {
   if (ttft_) ttft_->completed(batch, now());
-  if (KvTier::Contents stores = scheduler_->take_stores(); !stores.empty()) offload_->store(std::move(stores));
+  for (std::uint32_t replica = 0; offload_ && replica < grid_.replicas(); ++replica)
+    if (KvTier::Contents stores = scheduler_->take_stores(replica); !stores.empty())
+      offload_->store(replica, std::move(stores));
   for (const std::uint32_t request : std::exchange(unseen_, {})) {
     scheduler_->arrived(request);
     if (ttft_) ttft_->fetched(request, now());

@@ -72,7 +72,7 @@ class Instance final : private EngineClient, private KvOffloadClient {
   /// @param id      its place in the service
   /// @param gpus    of its ranks
   /// @param blocks  of its paged KV cache, including the reserved block
-  /// @param host    where copies of its blocks are kept; without blocks: nowhere
+  /// @param host    where copies of its blocks are kept; without stores: nowhere
   Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& setting, const std::vector<gpu::Gpu*>& gpus,
            std::uint32_t blocks, const HostKv& host, Executor& executor, InstanceClient& client);
 
@@ -149,9 +149,11 @@ class Instance final : private EngineClient, private KvOffloadClient {
   void on_finished(std::uint32_t request) override;
   void on_batch_done(const ScheduledBatch& batch) override;
   void on_kv_loaded(std::uint32_t request) override { kv_arrived(request); }
-  void on_kv_stored(const KvTier::Contents& contents) override;
-  void on_kv_read(std::uint32_t read) override;
-  void on_kv_written(const KvTier::Contents& contents) override { scheduler_->written(contents); }
+  void on_kv_stored(std::uint32_t replica, const KvTier::Contents& contents) override;
+  void on_kv_read(std::uint32_t replica, std::uint32_t read) override;
+  void on_kv_written(std::uint32_t replica, const KvTier::Contents& contents) override {
+    scheduler_->written(replica, contents);
+  }
   Time next_offload() override;
 
   std::uint32_t id_;

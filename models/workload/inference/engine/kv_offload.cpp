@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "gpu/datasheet.h"
@@ -16,85 +17,137 @@ KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string
       grid_(grid),
       executor_(executor),
       client_(client),
+      sources_(grid.ranks()),
       sends_(*this, "KV offload" + suffix_) {
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) {
-    const transport::Window memory = host_.memories[r];
-    Rank*& socket = sockets_[memory];
-    if (socket == nullptr)
-      socket = &executor.add_host("kv_host" + suffix_, static_cast<std::uint32_t>(sockets_.size() - 1), memory);
-    socket->add_stream(fmt::format("load_{}", r));
-    loads_.push_back(&socket->stream(socket->streams.size() - 1));
+    const transport::Window own = host_.store(store_of(r)).memories[in_replica(r)];
+    add_source(r, own);
     if (has_peers()) {
-      socket->add_stream(fmt::format("pull_{}", r));
-      pulls_.push_back(&socket->stream(socket->streams.size() - 1));
+      Rank& socket = socket_of(own);
+      socket.add_stream(fmt::format("pull_{}", r));
+      pulls_.push_back(&socket.stream(socket.streams.size() - 1));
     }
     Rank& rank = grid.rank(r);
     rank.add_stream("kv_store");
     stores_.push_back(&rank.stream(rank.streams.size() - 1));
-    if (host_.disk_blocks == 0) continue;
-    const auto of_server = [&](const DiskShare& share) { return share.disk == host_.disks[r]; };
-    auto share = std::find_if(shares_.begin(), shares_.end(), of_server);
-    if (share == shares_.end()) share = shares_.insert(share, DiskShare{host_.disks[r], 0});
-    share->bytes += grid.block_bytes(r / grid.width(), block_tokens_);
+    if (host_.disks.empty()) continue;
+    const auto is_this = [&](const DiskShare& share) {
+      return share.replica == replica_of(r) && share.disk == host_.disks[r];
+    };
+    auto share = std::find_if(shares_.begin(), shares_.end(), is_this);
+    if (share == shares_.end()) share = shares_.insert(share, DiskShare{replica_of(r), host_.disks[r], 0});
+    share->bytes += block_bytes(r);
   }
+  for (std::uint32_t r = 0; r < grid.ranks(); ++r)
+    for (const HostStore& other : *host_.stores)
+      if (other.blocks == host_.store(store_of(r)).blocks) add_source(r, other.memories[in_replica(r)]);
 }
 
-void KvOffload::load(std::uint32_t request, std::uint64_t blocks) {
-  loads_left_.emplace(request, std::vector<bool>(grid_.ranks(), true));
-  emit({request, 0, kLoad}, blocks);
+Rank& KvOffload::socket_of(const transport::Window& memory) {
+  Rank*& socket = sockets_[memory];
+  if (socket == nullptr)
+    socket = &executor_.add_host("kv_host" + suffix_, static_cast<std::uint32_t>(sockets_.size() - 1), memory);
+  return *socket;
+}
+
+void KvOffload::add_source(std::uint32_t rank, const transport::Window& memory) {
+  std::vector<Source>& sources = sources_[rank];
+  if (std::any_of(sources.begin(), sources.end(), [&](const Source& one) { return one.memory == memory; })) return;
+  Rank& socket = socket_of(memory);
+  socket.add_stream(fmt::format("load_{}", rank));
+  sources.push_back({memory, &socket, &socket.stream(socket.streams.size() - 1)});
+}
+
+bool KvOffload::has_peers() const {
+  for (std::uint32_t replica = 0; replica < grid_.replicas(); ++replica)
+    if (host_.peers != nullptr && !host_.peers->of(host_.first + replica).empty()) return true;
+  return false;
+}
+
+std::vector<std::uint32_t> KvOffload::peers_of(std::uint32_t rank) const {
+  return host_.peers == nullptr ? std::vector<std::uint32_t>() : host_.peers->of(store_of(rank));
+}
+
+std::uint64_t KvOffload::disk_blocks() const {
+  return std::accumulate(host_.disk_blocks.begin(), host_.disk_blocks.end(), std::uint64_t{0});
+}
+
+void KvOffload::load(std::uint32_t request, std::uint32_t replica, const KvTier::Shares& shares) {
+  std::vector<std::uint32_t>& left =
+      loads_left_.emplace(request, std::vector<std::uint32_t>(grid_.ranks())).first->second;
+  for (std::uint32_t r = 0; r < grid_.replica_ranks(); ++r) {
+    const std::uint32_t rank = grid_.rank_of(replica, r);
+    for (const Source& source : sources_[rank]) {
+      std::uint64_t blocks = 0;
+      for (const KvTier::Share& share : shares)
+        if (host_.store(share.writer).memories[r] == source.memory) blocks += share.blocks;
+      if (blocks == 0) continue;
+      ++left[rank];
+      emit({request, static_cast<std::uint16_t>(rank), kLoad}, source, blocks);
+    }
+  }
 }
 
 void KvOffload::cancel(std::uint32_t request) {
   const auto left = loads_left_.find(request);
   if (left == loads_left_.end()) return;
   for (std::uint32_t r = 0; r < grid_.ranks(); ++r)
-    if (left->second[r]) ++stale_loads_[{request, r}];
+    if (left->second[r] > 0) stale_loads_[{request, r}] += left->second[r];
   loads_left_.erase(left);
 }
 
-void KvOffload::store(KvTier::Contents contents) {
+void KvOffload::store(std::uint32_t replica, KvTier::Contents contents) {
   const std::uint64_t blocks = contents.size();
-  stores_left_.emplace(next_store_, Store{std::move(contents), grid_.ranks()});
-  emit({next_store_++, 0, kStore}, blocks);
+  stores_left_.emplace(next_store_, Store{replica, std::move(contents), grid_.replica_ranks()});
+  for (std::uint32_t r = 0; r < grid_.replica_ranks(); ++r) {
+    const std::uint32_t rank = grid_.rank_of(replica, r);
+    emit({next_store_, static_cast<std::uint16_t>(rank), kStore}, sources_[rank].front(), blocks);
+  }
+  ++next_store_;
 }
 
-void KvOffload::read(const HostRead& read) { read.peer ? pull(read) : read_disks(read); }
+void KvOffload::read(const HostRead& read) { read.peers.empty() ? read_disks(read) : pull(read); }
 
 void KvOffload::read_disks(const HostRead& read) {
-  reads_left_.emplace(read.number, static_cast<std::uint32_t>(shares_.size()));
+  std::uint32_t& left = reads_left_[{read.replica, read.number}];
   for (std::uint16_t d = 0; d < shares_.size(); ++d) {
+    if (shares_[d].replica != read.replica) continue;
+    ++left;
     read_ += read.blocks * shares_[d].bytes;
     shares_[d].disk->read(read.blocks * shares_[d].bytes, JobLabel::of(*this, Fields{read.number, d, kRead}), *this);
   }
 }
 
 void KvOffload::pull(const HostRead& read) {
-  const auto peer = std::find_if(host_.peers.begin(), host_.peers.end(),
-                                 [&](const HostKv::Peer& one) { return one.instance == *read.peer; });
-  reads_left_.emplace(read.number, grid_.ranks());
-  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
+  std::uint32_t& left = reads_left_[{read.replica, read.number}];
+  for (std::uint32_t r = 0; r < grid_.replica_ranks(); ++r) {
+    const std::uint32_t rank = grid_.rank_of(read.replica, r);
     execution::Copy copy;
-    copy.transfers = {{peer->memories[r], read.blocks * grid_.block_bytes(r / grid_.width(), block_tokens_)}};
+    for (const KvTier::Share& share : read.peers)
+      copy.transfers.push_back({host_.store(share.writer).memories[r], share.blocks * block_bytes(rank)});
     copy.traffic_class = number(TrafficClass::kv);
     copy.kind = transport::MessageKind::read;
-    copy.queue_pair = host_.queue_pairs[r];
+    copy.queue_pair = host_.queue_pairs[rank];
+    ++left;
     ++under_way_;
-    executor_.copy(*sockets_.at(host_.memories[r]), *pulls_[r], std::move(copy),
-                   JobLabel::of(*this, Fields{read.number, static_cast<std::uint16_t>(r), kPull}), *this);
+    executor_.copy(socket_of(memory(rank)), *pulls_[rank], std::move(copy),
+                   JobLabel::of(*this, Fields{read.number, static_cast<std::uint16_t>(rank), kPull}), *this);
   }
 }
 
-void KvOffload::end_read(std::uint32_t number) {
-  const auto left = reads_left_.find(number);
+void KvOffload::end_read(std::uint32_t replica, std::uint32_t number) {
+  const auto left = reads_left_.find({replica, number});
   if (left == reads_left_.end() || --left->second > 0) return;
   reads_left_.erase(left);
-  client_.on_kv_read(number);
+  client_.on_kv_read(replica, number);
 }
 
-void KvOffload::write(KvTier::Contents contents) {
+void KvOffload::write(std::uint32_t replica, KvTier::Contents contents) {
   const std::uint64_t blocks = contents.size();
-  writes_left_.emplace(next_write_, Store{std::move(contents), static_cast<std::uint32_t>(shares_.size())});
+  Store& writes = writes_left_.emplace(next_write_, Store{replica, std::move(contents), 0}).first->second;
   for (std::uint16_t d = 0; d < shares_.size(); ++d) {
+    if (shares_[d].replica != replica) continue;
+    ++writes.left;
     written_ += blocks * shares_[d].bytes;
     shares_[d].disk->write(blocks * shares_[d].bytes, JobLabel::of(*this, Fields{next_write_, d, kWrite}), *this);
   }
@@ -103,42 +156,40 @@ void KvOffload::write(KvTier::Contents contents) {
 
 void KvOffload::disk_done(const Fields& fields) {
   if (fields.what == kRead) {
-    end_read(fields.number);
+    end_read(shares_[fields.rank].replica, fields.number);
     return;
   }
   const auto left = writes_left_.find(fields.number);
   if (left == writes_left_.end() || --left->second.left > 0) return;
-  const KvTier::Contents contents = std::move(left->second.contents);
+  const Store store = std::move(left->second);
   writes_left_.erase(left);
-  client_.on_kv_written(contents);
+  client_.on_kv_written(store.replica, store.contents);
 }
 
-void KvOffload::emit(Fields fields, std::uint64_t blocks) {
-  for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
-    fields.rank = static_cast<std::uint16_t>(r);
-    Rank& rank = grid_.rank(r);
-    Rank& socket = *sockets_.at(host_.memories[r]);
-    Rank& from = fields.what == kLoad ? socket : rank;
-    execution::Copy copy;
-    copy.transfers = {{fields.what == kLoad ? rank.gpu->window() : *socket.memory,
-                       blocks * grid_.block_bytes(r / grid_.width(), block_tokens_)}};
-    copy.traffic_class = number(TrafficClass::kv);
-    copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
-    ++under_way_;
-    executor_.copy(from, fields.what == kLoad ? *loads_[r] : *stores_[r], std::move(copy), JobLabel::of(*this, fields),
-                   *this);
-  }
+void KvOffload::emit(const Fields& fields, const Source& source, std::uint64_t blocks) {
+  Rank& rank = grid_.rank(fields.rank);
+  const bool is_load = fields.what == kLoad;
+  execution::Copy copy;
+  copy.transfers = {{is_load ? rank.gpu->window() : source.memory, blocks * block_bytes(fields.rank)}};
+  copy.traffic_class = number(TrafficClass::kv);
+  copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
+  ++under_way_;
+  executor_.copy(is_load ? *source.socket : rank, is_load ? *source.loads : *stores_[fields.rank], std::move(copy),
+                 JobLabel::of(*this, fields), *this);
 }
 
 std::vector<collective::OtherTraffic> KvOffload::traffic() {
   std::vector<collective::OtherTraffic> all;
   for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
-    const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
-    all.push_back({gpu, host, number(TrafficClass::kv), &sends_});
-    all.push_back({host, gpu, number(TrafficClass::kv), &sends_});
-    for (const HostKv::Peer& peer : host_.peers) {
-      all.push_back({peer.memories[r], host, number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
-      all.push_back({host, peer.memories[r], number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
+    const transport::Window gpu = grid_.rank(r).gpu->window();
+    for (const Source& source : sources_[r]) {
+      all.push_back({gpu, source.memory, number(TrafficClass::kv), &sends_});
+      all.push_back({source.memory, gpu, number(TrafficClass::kv), &sends_});
+    }
+    for (const std::uint32_t peer : peers_of(r)) {
+      const transport::Window theirs = host_.store(peer).memories[in_replica(r)];
+      all.push_back({theirs, memory(r), number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
+      all.push_back({memory(r), theirs, number(TrafficClass::kv), &sends_, host_.queue_pairs[r]});
     }
   }
   return all;
@@ -146,13 +197,15 @@ std::vector<collective::OtherTraffic> KvOffload::traffic() {
 
 void KvOffload::add_traffic(std::vector<transport::Traffic>& all, double tokens) const {
   for (std::uint32_t r = 0; r < grid_.ranks(); ++r) {
-    const transport::Window gpu = grid_.rank(r).gpu->window(), host = host_.memories[r];
-    const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.width()));
-    all.push_back({gpu, host, number(TrafficClass::kv), bytes});
-    all.push_back({host, gpu, number(TrafficClass::kv), bytes});
-    for (const HostKv::Peer& peer : host_.peers)
-      all.push_back(
-          {peer.memories[r], host, number(TrafficClass::kv), bytes / static_cast<double>(host_.peers.size())});
+    const transport::Window gpu = grid_.rank(r).gpu->window();
+    const double bytes = tokens * static_cast<double>(grid_.kv().bytes_per_token(r / grid_.width())) / grid_.replicas();
+    all.push_back({gpu, memory(r), number(TrafficClass::kv), bytes});
+    for (const Source& source : sources_[r])
+      all.push_back({source.memory, gpu, number(TrafficClass::kv), bytes / static_cast<double>(sources_[r].size())});
+    const std::vector<std::uint32_t> peers = peers_of(r);
+    for (const std::uint32_t peer : peers)
+      all.push_back({host_.store(peer).memories[in_replica(r)], memory(r), number(TrafficClass::kv),
+                     bytes / static_cast<double>(peers.size())});
   }
 }
 
@@ -169,7 +222,7 @@ void KvOffload::on_job_done(const Job& job) {
   --under_way_;
   if (fields.what == kPull) {
     from_peers_ += job.bytes();
-    end_read(fields.number);
+    end_read(replica_of(fields.rank), fields.number);
     return;
   }
   if (fields.what == kLoad) {
@@ -179,8 +232,8 @@ void KvOffload::on_job_done(const Job& job) {
       return;
     }
     const auto left = loads_left_.find(fields.number);
-    left->second[fields.rank] = false;
-    if (std::count(left->second.begin(), left->second.end(), true) > 0) return;
+    --left->second[fields.rank];
+    if (std::any_of(left->second.begin(), left->second.end(), [](std::uint32_t copies) { return copies > 0; })) return;
     loads_left_.erase(left);
     client_.on_kv_loaded(fields.number);
     return;
@@ -188,9 +241,9 @@ void KvOffload::on_job_done(const Job& job) {
   stored_ += job.bytes();
   const auto left = stores_left_.find(fields.number);
   if (left == stores_left_.end() || --left->second.left > 0) return;
-  const KvTier::Contents contents = std::move(left->second.contents);
+  const Store store = std::move(left->second);
   stores_left_.erase(left);
-  client_.on_kv_stored(contents);
+  client_.on_kv_stored(store.replica, store.contents);
 }
 
 std::string KvOffload::name(std::uint64_t arguments) const {

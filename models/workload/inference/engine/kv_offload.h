@@ -1,6 +1,10 @@
 // Copies of KV blocks between the GPUs of an instance and the memory of their sockets, by copy engines over PCIe, as vLLM's
 // OffloadingConnector makes them: a stream of each rank for each direction, each rank its own heads and layers. A block's layers are
-// together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler.
+// together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler. Each attention
+// replica has a store of its own, and copies by its own ranks.
+//
+// Stores may share the host memory of their servers. A rank writes to the memory of its own socket, and loads each block from the memory of
+// the socket where it was written: a copy for each socket, side by side.
 //
 // With disks, what has come to host memory is written to the disks of the servers, and what a request needs is read from there to host
 // memory first (v1/kv_offload/tiering/manager.py). A server's disk has the blocks' shares of the ranks there. With peers, what a request
@@ -11,6 +15,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -20,39 +25,46 @@
 #include "workload/inference/engine/grid.h"
 #include "workload/inference/engine/kv_disk.h"
 #include "workload/inference/kv/kv_peers.h"
-#include "workload/inference/kv/kv_tier.h"
+#include "workload/inference/kv/kv_store.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 #include "workload/jobs.h"
 #include "workload/traffic.h"
 
 namespace railyard::workload::inference {
 
+/// Memory of its servers for the KV of an attention replica.
+struct HostStore {
+  std::shared_ptr<KvTier>
+      blocks;  ///< for all ranks together, as a block of tokens is in all of them; may be that of others
+  std::vector<transport::Window> memories;  ///< of the socket of each rank p*tp+t
+};
+
 /// Memory of its servers for an instance's KV.
 struct HostKv {
-  std::vector<transport::Window> memories;  ///< of each rank's socket
-  std::uint64_t blocks = 0;                 ///< for all ranks together, as a block of tokens is in all of them
-  std::vector<KvDisk*> disks;               ///< of each rank's server; none without blocks there
-  std::uint64_t disk_blocks = 0;
-  /// Of another instance, of the same layout: each rank reads from the memory of the same rank.
-  struct Peer {
-    std::uint32_t instance = 0;
-    std::vector<transport::Window> memories;  ///< of each rank's socket
-  };
-  std::vector<Peer> peers;
-  KvPeers* known_peers = nullptr;          ///< with peers
+  const std::vector<HostStore>* stores = nullptr;  ///< of all instances, by number; null: there are none
+  std::uint32_t first = 0;                         ///< number of the store of replica 0
+  bool outlives = false;                           ///< they keep their blocks if the instance fails
+  std::vector<KvDisk*> disks;                      ///< of each rank's server; none without blocks there
+  std::vector<std::uint64_t> disk_blocks;          ///< of each replica
+  KvPeers* peers = nullptr;                        ///< null: nobody reads from others over the network
   std::vector<std::uint32_t> queue_pairs;  ///< of each rank, for messages of its socket's memory by the NICs of its GPU
+
+  const HostStore& store(std::uint32_t number) const { return (*stores)[number]; }
+  KvBelow below(std::uint32_t replica) const {
+    return {first + replica, store(first + replica).blocks, outlives, disks.empty() ? 0 : disk_blocks[replica], peers};
+  }
 };
 
 class KvOffloadClient {
  public:
   /// KV that was loaded for a request is here.
   virtual void on_kv_loaded(std::uint32_t request) = 0;
-  /// These blocks are in host memory.
-  virtual void on_kv_stored(const KvTier::Contents& contents) = 0;
+  /// These blocks of an attention replica are in host memory.
+  virtual void on_kv_stored(std::uint32_t replica, const KvTier::Contents& contents) = 0;
   /// A read is over: its blocks are in host memory.
-  virtual void on_kv_read(std::uint32_t read) = 0;
+  virtual void on_kv_read(std::uint32_t replica, std::uint32_t read) = 0;
   /// These blocks are on the disks.
-  virtual void on_kv_written(const KvTier::Contents& contents) = 0;
+  virtual void on_kv_written(std::uint32_t replica, const KvTier::Contents& contents) = 0;
   /// The earliest instant at which load(), store() or read() may be called.
   virtual Time next_offload() = 0;
 
@@ -66,11 +78,12 @@ class KvOffload final : private JobClient, private JobNamer {
   KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,
             KvOffloadClient& client);
 
-  void load(std::uint32_t request, std::uint64_t blocks);
-  void store(KvTier::Contents contents);
+  /// @param shares  blocks, by the stores that have written them
+  void load(std::uint32_t request, std::uint32_t replica, const KvTier::Shares& shares);
+  void store(std::uint32_t replica, KvTier::Contents contents);
 
   void read(const HostRead& read);
-  void write(KvTier::Contents contents);
+  void write(std::uint32_t replica, KvTier::Contents contents);
 
   /// The request does not wait for its KV any more.
   void cancel(std::uint32_t request);
@@ -86,11 +99,10 @@ class KvOffload final : private JobClient, private JobNamer {
   Bytes stored() const { return stored_; }
   Bytes read() const { return read_; }
   Bytes from_peers() const { return from_peers_; }
-  bool has_peers() const { return !host_.peers.empty(); }
+  bool has_peers() const;
   Bytes written() const { return written_; }
-  /// That host memory holds, and disks.
-  std::uint64_t blocks() const { return host_.blocks; }
-  std::uint64_t disk_blocks() const { return host_.disk_blocks; }
+  /// That its disks hold.
+  std::uint64_t disk_blocks() const;
   /// Messages from and to the ranks' memories.
   std::vector<collective::OtherTraffic> traffic();
   /// Adds an estimate of them for so many tokens of prompts.
@@ -117,20 +129,40 @@ class KvOffload final : private JobClient, private JobNamer {
     std::uint16_t what;
   };
   struct Store {
+    std::uint32_t replica = 0;
     KvTier::Contents contents;
     std::uint32_t left = 0;  ///< ranks, or disks
   };
-  /// Of a block, what the ranks of a server have.
+  /// Of a block of a replica, what its ranks on a server have.
   struct DiskShare {
+    std::uint32_t replica = 0;
     KvDisk* disk = nullptr;
     Bytes bytes = 0;
   };
+  /// Memory from which a rank loads.
+  struct Source {
+    transport::Window memory;
+    Rank* socket = nullptr;
+    gpu::Stream* loads = nullptr;
+  };
 
-  /// Emits the copies of all ranks. @param blocks  of tokens
-  void emit(Fields fields, std::uint64_t blocks);
+  std::uint32_t replica_of(std::uint32_t rank) const { return rank % grid_.width() / grid_.tp(); }
+  /// Rank p*tp+t among those of its replica.
+  std::uint32_t in_replica(std::uint32_t rank) const { return rank / grid_.width() * grid_.tp() + rank % grid_.tp(); }
+  std::uint32_t store_of(std::uint32_t rank) const { return host_.first + replica_of(rank); }
+  /// Of its own socket.
+  const transport::Window& memory(std::uint32_t rank) const { return sources_[rank].front().memory; }
+  Bytes block_bytes(std::uint32_t rank) const { return grid_.block_bytes(rank / grid_.width(), block_tokens_); }
+  Rank& socket_of(const transport::Window& memory);
+  void add_source(std::uint32_t rank, const transport::Window& memory);
+  /// Peers from which a rank may read.
+  std::vector<std::uint32_t> peers_of(std::uint32_t rank) const;
+
+  /// Emits a copy between a rank and the memory of a socket. @param blocks  of tokens
+  void emit(const Fields& fields, const Source& source, std::uint64_t blocks);
   void read_disks(const HostRead& read);
   void pull(const HostRead& read);
-  void end_read(std::uint32_t number);
+  void end_read(std::uint32_t replica, std::uint32_t number);
   void on_job_begun(const Job& job) override;
   void on_job_done(const Job& job) override;
   void disk_done(const Fields& fields);
@@ -145,15 +177,16 @@ class KvOffload final : private JobClient, private JobNamer {
   Grid& grid_;
   Executor& executor_;
   KvOffloadClient& client_;
-  std::unordered_map<transport::Window, Rank*> sockets_;             ///< with a stream for the loads of each rank
-  std::vector<gpu::Stream*> loads_, stores_, pulls_;                 ///< by rank; pulls only with peers
-  std::unordered_map<std::uint32_t, std::vector<bool>> loads_left_;  ///< by request and rank
+  std::unordered_map<transport::Window, Rank*> sockets_;
+  std::vector<std::vector<Source>> sources_;  ///< by rank; that of its own socket is the first
+  std::vector<gpu::Stream*> stores_, pulls_;  ///< by rank; pulls only with peers
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> loads_left_;  ///< copies, by request and rank
   /// Loads under way that nobody waits for, by request and rank; they end before later ones.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stale_loads_;
   std::unordered_map<std::uint32_t, Store> stores_left_;  ///< by number
   std::vector<DiskShare> shares_;
-  std::unordered_map<std::uint32_t, std::uint32_t> reads_left_;  ///< disks, or ranks, by number
-  std::unordered_map<std::uint32_t, Store> writes_left_;         ///< by number
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> reads_left_;  ///< copies, by replica and number
+  std::unordered_map<std::uint32_t, Store> writes_left_;                         ///< by number
   std::uint32_t next_store_ = 0, next_write_ = 0;
   std::uint64_t under_way_ = 0;  ///< copies that have been emitted
   Bytes loaded_ = 0, stored_ = 0, from_peers_ = 0, read_ = 0, written_ = 0;

@@ -26,6 +26,12 @@ struct Mapping {
   std::shared_ptr<const transformer::LayerProfile> profile;  ///< measured kernel times; null: times from the datasheet
 
   std::uint32_t ranks() const { return tp * dp * pp; }
+  /// Ranks p*tp+t of an attention replica, among all.
+  std::vector<std::uint32_t> ranks_of(std::uint32_t replica) const {
+    std::vector<std::uint32_t> of;
+    for (std::uint32_t r = 0; r < tp * pp; ++r) of.push_back(r / tp * tp * dp + replica * tp + r % tp);
+    return of;
+  }
 };
 
 /// Of a stage, on each of its ranks: redundant experts included.

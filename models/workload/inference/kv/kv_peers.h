@@ -1,5 +1,5 @@
-// Which instances may read each other's host memory over the network, and what is there. As vLLM's tiered offloading reads from peers
-// (v1/kv_offload/tiering), and llm-d between replicas. What an instance has is known at once. Plain C++; no SystemC.
+// Which stores may read each other's host memory over the network, and what is there. As vLLM's tiered offloading reads from peers
+// (v1/kv_offload/tiering), and llm-d between replicas. What a store has is known at once. Plain C++; no SystemC.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace railyard::workload::inference {
 class KvPeers {
  public:
   /// @param least_tokens  a reader asks only for so many
-  KvPeers(std::size_t instances, std::uint64_t least_tokens)
-      : hosts_(instances), peers_(instances), least_tokens_(least_tokens) {}
+  KvPeers(std::size_t stores, std::uint64_t least_tokens)
+      : hosts_(stores), peers_(stores), least_tokens_(least_tokens) {}
 
   void allow(std::uint32_t reader, std::uint32_t peer) { peers_[reader].push_back(peer); }
-  void add(std::uint32_t instance, KvTier& host) { hosts_[instance] = &host; }
+  void add(std::uint32_t store, KvTier& host) { hosts_[store] = &host; }
   const std::vector<std::uint32_t>& of(std::uint32_t reader) const { return peers_[reader]; }
   std::uint64_t least_tokens() const { return least_tokens_; }
 
-  /// An instance whose blocks are being read.
+  /// A store whose blocks are being read.
   struct Lender {
-    std::uint32_t instance = 0;
+    std::uint32_t store = 0;
     KvTier* host = nullptr;
     std::uint32_t losses = 0;  ///< of its host memory when the read began
     /// The read is over. If the lender has failed meanwhile, it does not have the blocks any more.
@@ -50,7 +50,7 @@ class KvPeers {
   }
 
  private:
-  std::vector<KvTier*> hosts_;                     ///< by instance; null: it has none
+  std::vector<KvTier*> hosts_;                     ///< by store; null: it has none
   std::vector<std::vector<std::uint32_t>> peers_;  ///< by reader
   std::uint64_t least_tokens_;
 };

@@ -36,25 +36,25 @@ KvTier::Contents KvStore::contents(Sequence& s, std::size_t first, std::size_t l
 }
 
 std::uint64_t KvStore::find_in_host(Sequence& s, const Prefix& prefix, std::uint64_t known) {
-  if (!host_) return 0;
+  if (!below_.host) return 0;
   const KvTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
-  host_->touch(all);
-  return host_->find(all, prefix.size());
+  below_.host->touch(all);
+  return below_.host->find(all, prefix.size());
 }
 
 std::optional<KvStore::Awaited> KvStore::read(Sequence& s, const Prefix& prefix, std::uint64_t known) {
-  if (!disk_ && peers_ == nullptr) return {};
+  if (!disk_ && below_.peers == nullptr) return {};
   const KvTier::Contents all = contents(s, 0, (known - 1) / block_tokens_);
-  host_->touch(all);
+  below_.host->touch(all);
   std::size_t first = prefix.size();
   if (disk_) {
     disk_->touch(all);
     if (const std::optional<Awaited> awaited = read(all, first, all.size(), *disk_, {})) return awaited;
   }
-  while (first < all.size() && host_->has(all[first])) ++first;
-  if (peers_ == nullptr || first == all.size()) return {};
+  while (first < all.size() && below_.host->has(all[first])) ++first;
+  if (below_.peers == nullptr || first == all.size()) return {};
   if (const std::optional<std::uint32_t> under_way = reads_.of(all[first])) return Awaited{*under_way, 0, {}};
-  const std::optional<KvPeers::Found> found = peers_->find(instance_, all, first, block_tokens_);
+  const std::optional<KvPeers::Found> found = below_.peers->find(below_.store, all, first, block_tokens_);
   if (!found) return {};
   return read(all, first, first + found->blocks, *found->lender.host, found->lender);
 }
@@ -64,10 +64,10 @@ std::optional<KvStore::Awaited> KvStore::read(const KvTier::Contents& all, std::
   KvTier::Contents missing;
   std::optional<std::uint32_t> under_way;
   for (std::size_t i = first; i < last; ++i) {
-    if (host_->has(all[i])) continue;
+    if (below_.host->has(all[i])) continue;
     if (const std::optional<std::uint32_t> read = reads_.of(all[i])) {
       if (!under_way) under_way = read;
-    } else if (!from.has(all[i]) || host_->begin_write({all[i]}).empty()) {
+    } else if (!from.has(all[i]) || below_.host->begin_write({all[i]}, below_.store).empty()) {
       break;
     } else {
       missing.push_back(all[i]);
@@ -75,9 +75,11 @@ std::optional<KvStore::Awaited> KvStore::read(const KvTier::Contents& all, std::
   }
   if (missing.empty()) return under_way ? std::optional(Awaited{*under_way, 0, {}}) : std::nullopt;
   from.begin_read(missing);
-  const std::uint64_t blocks = missing.size();
-  const std::uint32_t number = reads_.begin(std::move(missing), lender);
-  return Awaited{number, blocks, lender ? std::optional(lender->instance) : std::nullopt};
+  Awaited awaited;
+  awaited.blocks = missing.size();
+  if (lender) awaited.peers = from.shares(missing);
+  awaited.read = reads_.begin(std::move(missing), lender);
+  return awaited;
 }
 
 std::vector<std::uint32_t> KvStore::end_read(std::uint32_t number) {
@@ -86,22 +88,35 @@ std::vector<std::uint32_t> KvStore::end_read(std::uint32_t number) {
     read.lender->end(read.contents);
   else
     disk_->end_read(read.contents);
-  host_->end_write(read.contents);
+  below_.host->end_write(read.contents);
   return std::move(read.requests);
 }
 
 KvTier::Contents KvStore::stored(const KvTier::Contents& contents) {
-  host_->end_write(contents);
+  below_.host->end_write(contents);
   if (!disk_) return {};
   disk_->touch(contents);
   KvTier::Contents writes = disk_->begin_write(contents);
-  host_->begin_read(writes);
+  below_.host->begin_read(writes);
   return writes;
 }
 
 void KvStore::written(const KvTier::Contents& contents) {
-  host_->end_read(contents);
+  below_.host->end_read(contents);
   disk_->end_write(contents);
+}
+
+void KvStore::clear() {
+  pool_.clear();
+  reads_.clear();
+  const KvTier::Contents unwritten = disk_ ? disk_->interrupt() : KvTier::Contents();
+  if (!below_.host) return;
+  if (!below_.outlives) {
+    below_.host->clear();
+    return;
+  }
+  below_.host->end_read(unwritten);
+  below_.host->abandon(below_.store);
 }
 
 std::uint64_t KvStore::free_blocks(const Prefix& prefix) const {

@@ -4,11 +4,12 @@
 //
 // The KV cache of an instance as its scheduler sees it: sequences take blocks of tokens, fill them, and give them back; a block
 // that is full can be found by a later sequence with the same beginning. Blocks are in GPU memory (BlockPool); there can be copies of
-// them in host memory, and of those on disks (KvTier). KV on a disk, or in another instance's host memory (KvPeers), goes through its own
-// host memory (HostReads).
+// them in host memory, which several stores may share, and of those on disks (KvTier). KV on a disk, or in host memory of other servers
+// (KvPeers), goes through its own host memory (HostReads).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,24 +23,23 @@
 
 namespace railyard::workload::inference {
 
+/// What a store has below GPU memory.
+struct KvBelow {
+  std::uint32_t store = 0;        ///< its number: each attention replica of each instance has one
+  std::shared_ptr<KvTier> host;   ///< null: none
+  bool outlives = false;          ///< host memory keeps its blocks if the instance fails
+  std::uint64_t disk_blocks = 0;  ///< with host memory only; 0: none
+  KvPeers* peers = nullptr;  ///< whose host memory it may read, and others its own; with host memory only; null: none
+};
+
 class KvStore {
  public:
   /// @param blocks           including the reserved block
   /// @param caches_prefixes  whether sequences find each other's blocks
-  /// @param host_blocks      in host memory; 0: none
-  /// @param disk_blocks      on disks; 0: none
-  /// @param peers            with host memory only; null: none
-  /// @param instance         its number there
-  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, std::uint64_t host_blocks = 0,
-          std::uint64_t disk_blocks = 0, KvPeers* peers = nullptr, std::uint32_t instance = 0)
-      : pool_(blocks),
-        block_tokens_(block_tokens),
-        caches_prefixes_(caches_prefixes),
-        peers_(peers),
-        instance_(instance) {
-    if (host_blocks > 0) host_.emplace(host_blocks);
-    if (disk_blocks > 0) disk_.emplace(disk_blocks);
-    if (peers_ != nullptr) peers_->add(instance_, *host_);
+  KvStore(std::uint32_t blocks, std::uint32_t block_tokens, bool caches_prefixes, KvBelow below = {})
+      : pool_(blocks), block_tokens_(block_tokens), caches_prefixes_(caches_prefixes), below_(std::move(below)) {
+    if (below_.disk_blocks > 0) disk_.emplace(below_.disk_blocks);
+    if (below_.peers != nullptr) below_.peers->add(below_.store, *below_.host);
   }
   KvStore(const KvStore&) = delete;
 
@@ -69,7 +69,7 @@ class KvStore {
   const BlockPool& pool() const { return pool_; }
   void follow(BlockPool::Listener& listener) { pool_.follow(listener); }
   void follow_copies(BlockPool::Listener& in_host, BlockPool::Listener& on_disks) {
-    if (host_) host_->follow(in_host);
+    if (below_.host) below_.host->follow(in_host);
     if (disk_) disk_->follow(on_disks);
   }
 
@@ -77,7 +77,8 @@ class KvStore {
   /// from the one before.
   Prefix find(Sequence& s, std::uint64_t known);
   /// Null: nothing of it is there.
-  KvTier* host() { return host_ ? &*host_ : nullptr; }
+  KvTier* host() { return below_.host.get(); }
+  std::uint32_t number() const { return below_.store; }
   /// Of the blocks [first, last) of a sequence.
   KvTier::Contents contents(Sequence& s, std::size_t first, std::size_t last) const;
   /// Blocks that follow a prefix of the sequence's `known` tokens, without the last token, and are in host memory.
@@ -87,8 +88,8 @@ class KvStore {
   /// for
   struct Awaited {
     std::uint32_t read = 0;
-    std::uint64_t blocks = 0;           ///< of a new read; 0: another sequence has begun it
-    std::optional<std::uint32_t> peer;  ///< its instance; none: disks
+    std::uint64_t blocks = 0;  ///< of a new read; 0: another sequence has begun it
+    KvTier::Shares peers;      ///< from whom it reads them; none: disks
   };
   std::optional<Awaited> read(Sequence& s, const Prefix& prefix, std::uint64_t known);
   HostReads& reads() { return reads_; }
@@ -108,13 +109,9 @@ class KvStore {
   void shrink(Sequence& s, std::uint64_t tokens);
   /// The first `tokens` tokens are computed and known: full blocks can be found.
   void fill(Sequence& s, std::uint64_t tokens);
-  /// The content of all blocks is lost, and that of host memory; disks keep what has been written. @pre no sequence has blocks
-  void clear() {
-    pool_.clear();
-    reads_.clear();
-    if (host_) host_->clear();
-    if (disk_) disk_->interrupt();
-  }
+  /// The content of all blocks is lost, and that of host memory unless it outlives this; disks keep what has been written.
+  /// @pre no sequence has blocks
+  void clear();
   /// All blocks of the sequence. Their content stays until they are taken.
   void give_back(Sequence& s);
 
@@ -127,9 +124,8 @@ class KvStore {
   BlockPool pool_;
   std::uint32_t block_tokens_;
   bool caches_prefixes_;
-  KvPeers* peers_;
-  std::uint32_t instance_;
-  std::optional<KvTier> host_, disk_;
+  KvBelow below_;
+  std::optional<KvTier> disk_;
   HostReads reads_;
 };
 

@@ -27,7 +27,18 @@ void KvTier::end_read(const Contents& contents) {
   for (const Content content : contents) --blocks_.at(content).users;
 }
 
-KvTier::Contents KvTier::begin_write(const Contents& contents) {
+KvTier::Shares KvTier::shares(const Contents& contents) const {
+  Shares all;
+  for (const Content content : contents) {
+    const std::uint32_t writer = blocks_.at(content).writer;
+    auto share = std::find_if(all.begin(), all.end(), [&](const Share& one) { return one.writer == writer; });
+    if (share == all.end()) share = all.insert(share, {writer, 0});
+    ++share->blocks;
+  }
+  return all;
+}
+
+KvTier::Contents KvTier::begin_write(const Contents& contents, std::uint32_t writer) {
   Contents missing;
   for (const Content content : contents)
     if (blocks_.count(content) == 0) missing.push_back(content);
@@ -38,7 +49,7 @@ KvTier::Contents KvTier::begin_write(const Contents& contents) {
     if (blocks_.at(*content).users == 0) victims.push_back(*content);
   if (victims.size() < too_many) return {};
   for (const Content victim : victims) {
-    if (listener_ != nullptr) listener_->on_removed(victim);
+    for (BlockPool::Listener* const listener : listeners_) listener->on_removed(victim);
     by_use_.erase(blocks_.at(victim).place);
     blocks_.erase(victim);
   }
@@ -46,28 +57,40 @@ KvTier::Contents KvTier::begin_write(const Contents& contents) {
     Block& block = blocks_[content];
     block.place = by_use_.insert(by_use_.end(), content);
     block.users = 1;
+    block.writer = writer;
   }
   return missing;
 }
 
 void KvTier::clear() {
   for (const Content content : by_use_)
-    if (listener_ != nullptr && blocks_.at(content).is_written) listener_->on_removed(content);
+    if (blocks_.at(content).is_written)
+      for (BlockPool::Listener* const listener : listeners_) listener->on_removed(content);
   by_use_.clear();
   blocks_.clear();
   ++losses_;
 }
 
-void KvTier::interrupt() {
-  for (auto block = blocks_.begin(); block != blocks_.end();) {
-    block->second.users = 0;
-    if (block->second.is_written) {
-      ++block;
-    } else {
-      by_use_.erase(block->second.place);
-      block = blocks_.erase(block);
-    }
+template <typename Which>
+KvTier::Contents KvTier::remove_unwritten(const Which& which) {
+  Contents removed;
+  for (const Content content : by_use_)
+    if (const Block& block = blocks_.at(content); !block.is_written && which(block)) removed.push_back(content);
+  for (const Content content : removed) {
+    by_use_.erase(blocks_.at(content).place);
+    blocks_.erase(content);
   }
+  return removed;
+}
+
+KvTier::Contents KvTier::interrupt() {
+  for (auto& [content, block] : blocks_)
+    if (block.is_written) block.users = 0;
+  return remove_unwritten([](const Block&) { return true; });
+}
+
+void KvTier::abandon(std::uint32_t writer) {
+  remove_unwritten([&](const Block& block) { return block.writer == writer; });
 }
 
 void KvTier::end_write(const Contents& contents) {
@@ -75,7 +98,7 @@ void KvTier::end_write(const Contents& contents) {
     Block& block = blocks_.at(content);
     block.users = 0;
     block.is_written = true;
-    if (listener_ != nullptr) listener_->on_stored(content);
+    for (BlockPool::Listener* const listener : listeners_) listener->on_stored(content);
   }
 }
 

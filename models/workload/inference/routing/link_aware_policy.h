@@ -18,7 +18,7 @@ class LinkAwarePolicy : public RoutingPolicy {
     std::uint32_t best = candidates.front();
     Time soonest = Time::max();
     for (const std::uint32_t id : candidates) {
-      const Time time = estimate_(asked.request, *asked.from, id);
+      const Time time = estimate_(asked, *asked.from, id);
       scores.push_back(time.seconds());
       if (time < soonest || (time == soonest && view.requests(id) < view.requests(best))) best = id;
       soonest = sooner(soonest, time);

@@ -51,7 +51,7 @@ class Asked {
 using Candidates = std::vector<std::uint32_t>;
 
 /// The expected time of a request's KV from the instance with its prompt to another one.
-using KvEstimate = std::function<Time(const Request&, std::uint32_t from, std::uint32_t to)>;
+using KvEstimate = std::function<Time(const Asked&, std::uint32_t from, std::uint32_t to)>;
 
 class RoutingPolicy {
  public:

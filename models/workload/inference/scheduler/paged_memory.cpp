@@ -33,9 +33,9 @@ bool PagedScheduler::await_read(ScheduledBatch& batch, Sequence& s, const KvStor
   if (!awaited) return false;
   if (awaited->blocks > 0) {
     s.has_read = true;
-    std::uint64_t& counted = awaited->peer ? s.counts.peer_tokens : s.counts.read_tokens;
+    std::uint64_t& counted = awaited->peers.empty() ? s.counts.read_tokens : s.counts.peer_tokens;
     if (!s.has_started) counted = awaited->blocks * spec_.block_tokens;
-    batch.reads.push_back({awaited->read, awaited->blocks, awaited->peer});
+    batch.reads.push_back({awaited->read, awaited->blocks, awaited->peers});
   }
   store_.reads().join(awaited->read, s.number);
   s.kv = Sequence::Kv::being_read;
@@ -44,7 +44,7 @@ bool PagedScheduler::await_read(ScheduledBatch& batch, Sequence& s, const KvStor
   return true;
 }
 
-std::vector<std::uint32_t> PagedScheduler::read(std::uint32_t number) {
+std::vector<std::uint32_t> PagedScheduler::read(std::uint32_t, std::uint32_t number) {
   std::vector<std::uint32_t> requests = store_.end_read(number);
   for (const std::uint32_t request : requests) {
     Sequence& s = *sequences_.at(request);
@@ -62,7 +62,12 @@ bool PagedScheduler::load(ScheduledBatch& batch, Sequence& s, KvStore::Prefix hi
   s.loads_until = until;
   s.loads = store_.contents(s.held, first, last);
   store_.host()->begin_read(s.loads);
-  if (!s.has_started) s.counts.loaded_tokens = until - s.computed;
+  if (!s.has_started) {
+    s.counts.loaded_tokens = until - s.computed;
+    s.counts.others_tokens = 0;
+    for (const KvTier::Share& share : store_.host()->shares(s.loads))
+      if (share.writer != store_.number()) s.counts.others_tokens += share.blocks * spec_.block_tokens;
+  }
   store_.grow(s.held, until);
   await_kv(batch, s);
   return true;
@@ -72,7 +77,8 @@ void PagedScheduler::await_kv(ScheduledBatch& batch, Sequence& s) {
   s.kv = Sequence::Kv::arriving;
   reserved_.push_back(&s);
   waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &s));
-  batch.reservations.push_back({s.number, s.computed, s.loads_until});
+  batch.reservations.push_back(
+      {s.number, s.computed, s.loads.empty() ? KvTier::Shares() : store_.host()->shares(s.loads)});
 }
 
 void PagedScheduler::add_stores(const ScheduledBatch& batch) {
@@ -87,7 +93,7 @@ void PagedScheduler::add_stores(const ScheduledBatch& batch) {
     const KvTier::Contents contents =
         store_.contents(s.held, item.start / spec_.block_tokens, end / spec_.block_tokens);
     host->touch(contents);
-    const KvTier::Contents written = host->begin_write(contents);
+    const KvTier::Contents written = host->begin_write(contents, store_.number());
     stores_.insert(stores_.end(), written.begin(), written.end());
   }
 }

@@ -9,8 +9,7 @@ namespace railyard::workload::inference {
 
 PagedScheduler::PagedScheduler(const SchedulerSpec& spec, std::uint32_t blocks)
     : spec_(spec),
-      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.host_blocks, spec.disk_blocks, spec.peers,
-             spec.instance),
+      store_(blocks, spec.block_tokens, spec.prefix_caching, spec.below),
       acceptance_(spec.drafts),
       watermark_(static_cast<std::uint32_t>(spec.watermark_ratio * blocks)) {}
 

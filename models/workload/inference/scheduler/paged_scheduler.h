@@ -52,10 +52,10 @@ class PagedScheduler : public Scheduler {
   void begun(const ScheduledBatch&) override {}
   void verify(ScheduledBatch& batch) const override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
-  KvTier::Contents take_stores() override { return std::exchange(stores_, {}); }
-  KvTier::Contents stored(const KvTier::Contents& contents) override { return store_.stored(contents); }
-  void written(const KvTier::Contents& contents) override { store_.written(contents); }
-  std::vector<std::uint32_t> read(std::uint32_t number) override;
+  KvTier::Contents take_stores(std::uint32_t) override { return std::exchange(stores_, {}); }
+  KvTier::Contents stored(std::uint32_t, const KvTier::Contents& contents) override { return store_.stored(contents); }
+  void written(std::uint32_t, const KvTier::Contents& contents) override { store_.written(contents); }
+  std::vector<std::uint32_t> read(std::uint32_t, std::uint32_t number) override;
 
   bool empty() const override { return sequences_.empty(); }
   std::size_t running() const override { return running_.size(); }

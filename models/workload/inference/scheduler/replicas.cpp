@@ -57,6 +57,9 @@ ScheduledBatch Replicas::compose() {
     all.items.insert(all.items.end(), batch.items.begin(), batch.items.end());
     all.preempted.insert(all.preempted.end(), batch.preempted.begin(), batch.preempted.end());
     all.reservations.insert(all.reservations.end(), batch.reservations.begin(), batch.reservations.end());
+    all.awaits.insert(all.awaits.end(), batch.awaits.begin(), batch.awaits.end());
+    for (HostRead& read : batch.reads) read.replica = r;
+    all.reads.insert(all.reads.end(), batch.reads.begin(), batch.reads.end());
   }
   if (!composed.empty()) in_flight_.push_back(std::move(composed));
   return all;

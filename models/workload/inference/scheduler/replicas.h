@@ -34,6 +34,16 @@ class Replicas : public Scheduler {
   void begun(const ScheduledBatch& batch) override;
   void verify(ScheduledBatch& batch) const override;
   std::vector<std::uint32_t> complete(const ScheduledBatch& batch) override;
+  KvTier::Contents take_stores(std::uint32_t replica) override { return replicas_[replica]->take_stores(0); }
+  KvTier::Contents stored(std::uint32_t replica, const KvTier::Contents& contents) override {
+    return replicas_[replica]->stored(0, contents);
+  }
+  void written(std::uint32_t replica, const KvTier::Contents& contents) override {
+    replicas_[replica]->written(0, contents);
+  }
+  std::vector<std::uint32_t> read(std::uint32_t replica, std::uint32_t number) override {
+    return replicas_[replica]->read(0, number);
+  }
   std::uint32_t replica(std::uint32_t number) const override { return places_.at(number).replica; }
   bool empty() const override;
   std::size_t running() const override;

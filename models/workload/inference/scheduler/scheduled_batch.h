@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "transformer/layer_kernels.h"
+#include "workload/inference/kv/kv_tier.h"
 
 namespace railyard::workload::inference {
 
@@ -13,15 +13,17 @@ namespace railyard::workload::inference {
 struct Reservation {
   std::uint32_t request = 0;
   std::uint64_t from = 0;  ///< tokens before this one are in the cache already
-  std::uint64_t until =
-      0;  ///< tokens from there until this one are loaded from host memory; 0: KV comes from another instance
+  KvTier::Shares loads =
+      {};  ///< blocks behind them that are loaded from host memory; none: KV comes from another instance
 };
 
 /// Blocks that are read to host memory.
 struct HostRead {
-  std::uint32_t number = 0;  ///< Scheduler::read() tells that it is over
+  std::uint32_t number = 0;  ///< of its attention replica. Scheduler::read() tells that it is over
   std::uint64_t blocks = 0;
-  std::optional<std::uint32_t> peer;  ///< the instance that has them in its host memory; none: they are on disks
+  KvTier::Shares peers =
+      {};  ///< which stores have written them to host memory of other servers; none: they are on disks
+  std::uint32_t replica = 0;
 };
 
 /// A batch: for each sequence the tokens that are computed.

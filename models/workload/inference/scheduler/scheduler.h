@@ -64,13 +64,14 @@ class Scheduler {
   /// their composition. @return requests that have left, in the order of the batch
   virtual std::vector<std::uint32_t> complete(const ScheduledBatch& batch) = 0;
 
+  // Copies of KV, of an attention replica.
   /// Blocks that are copied to host memory from now on, after complete(). stored() follows.
-  virtual KvTier::Contents take_stores() { return {}; }
+  virtual KvTier::Contents take_stores(std::uint32_t /*replica*/) { return {}; }
   /// @return blocks that are written to disks from now on. written() follows
-  virtual KvTier::Contents stored(const KvTier::Contents&) { return {}; }
-  virtual void written(const KvTier::Contents&) {}
+  virtual KvTier::Contents stored(std::uint32_t /*replica*/, const KvTier::Contents&) { return {}; }
+  virtual void written(std::uint32_t /*replica*/, const KvTier::Contents&) {}
   /// A read of a batch is over. @return requests that have waited for it, and are in the queue again
-  virtual std::vector<std::uint32_t> read(std::uint32_t) { return {}; }
+  virtual std::vector<std::uint32_t> read(std::uint32_t /*replica*/, std::uint32_t /*number*/) { return {}; }
 
   /// The attention replica that has a request. @pre the request, or its KV, is here
   virtual std::uint32_t replica(std::uint32_t) const { return 0; }
@@ -104,6 +105,7 @@ class Scheduler {
     std::uint32_t preemptions = 0;
     std::uint64_t cached_tokens = 0;      ///< found in the prefix index when the request first started
     std::uint64_t loaded_tokens = 0;      ///< found in host memory then
+    std::uint64_t others_tokens = 0;      ///< of these, written there by other instances or replicas
     std::uint64_t read_tokens = 0;        ///< found on disks before, and read for it
     std::uint64_t peer_tokens = 0;        ///< found in a peer's host memory before, and read for it
     std::uint64_t recomputed_tokens = 0;  ///< computed again after a preemption

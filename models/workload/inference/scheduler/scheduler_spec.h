@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workload/inference/kv/kv_peers.h"
+#include "workload/inference/kv/kv_store.h"
 
 namespace railyard::workload::inference {
 
@@ -39,10 +39,7 @@ struct SchedulerSpec {
   bool chunked_prefill = true;
   BatchMix mix = BatchMix::mixed;
   Reserve reserve = Reserve::sequence;
-  std::uint64_t host_blocks = 0;  ///< of KV cache in host memory; 0: none
-  std::uint64_t disk_blocks = 0;  ///< of these on disks; 0: none
-  KvPeers* peers = nullptr;       ///< whose host memory it may read, and others its own; with host memory only
-  std::uint32_t instance = 0;     ///< its number among them
+  KvBelow below;  ///< of its KV cache
   Preemption preemption = Preemption::recompute;
   double watermark_ratio = 0;  ///< share of all blocks that stays free when a request starts beside others
   bool prefix_caching = true;

@@ -21,13 +21,13 @@ KvExchange::Way& KvExchange::way(const Instance& from, const Instance& to) {
       .first->second;
 }
 
-Time KvExchange::expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens) {
+Time KvExchange::expected(const KvEnd& from, const KvEnd& to, std::uint64_t prompt_tokens) {
   std::vector<KvLoads::Piece> pieces;
-  const HandoffPlan& plan = this->plan(from, to);
-  for (std::uint32_t r = 0; r < from.grid().replica_ranks(); ++r)
+  const HandoffPlan& plan = this->plan(*from, *to);
+  for (std::uint32_t r = 0; r < from.ranks(); ++r)
     for (const HandoffPlan::Share& share : plan.shares(r))
       if (const Bytes bytes = plan.bytes(share, {0, prompt_tokens, prompt_tokens}); bytes > 0)
-        pieces.push_back({*from.grid().rank(r).memory, *to.grid().rank(share.decode_rank).memory, bytes});
+        pieces.push_back({*from.rank(r).memory, *to.rank(share.decode_rank).memory, bytes});
   return loads_->expected(pieces);
 }
 

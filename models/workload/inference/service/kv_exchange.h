@@ -77,7 +77,7 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   /// expected() knows what is on its way. Call before the first transfer.
   void follow_loads() { loads_.emplace(executor_.fabric()); }
   /// How long the KV of a prompt would take now from one to the other, over links as loaded. @pre follow_loads()
-  Time expected(const Instance& from, const Instance& to, std::uint64_t prompt_tokens);
+  Time expected(const KvEnd& from, const KvEnd& to, std::uint64_t prompt_tokens);
 
   /// Instances have streams for the kernels that stage KV. Call before the simulation starts, if the connector stages.
   /// @param instances  all of the service, by id

@@ -12,10 +12,8 @@ Service::Service(const transformer::ModelShape& model, const ServingSpec& spec, 
       fabric_(executor.fabric()),
       executor_(executor),
       router_(spec_.router, router_members(placed), spec_.seed,
-              [this](const Request& request, std::uint32_t from, std::uint32_t to) {
-                return exchange_.expected(*instances_[from], *instances_[to], request.prompt_tokens);
-              }),
-      kv_peers_(spec_.instances.size(), spec_.kv_tiers.peer_min_tokens),
+              [this](const Asked& asked, std::uint32_t from, std::uint32_t to) { return expected(asked, from, to); }),
+      kv_peers_(spec_.kv_tiers.pools.size(), spec_.kv_tiers.peer_min_tokens),
       instances_(make_instances(model, placed)),
       exchange_(spec.handoff, spec.connector, spec.names_requests, executor, *this),
       leaving_(instances_.size()),
@@ -82,6 +80,8 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
                                                                const std::vector<Placed>& placed) {
   std::vector<std::unique_ptr<Instance>> instances;
   InstanceClient& client = *this;
+  add_stores(placed);
+  std::uint32_t store = 0;
   for (std::uint32_t id = 0; id < placed.size(); ++id) {
     const InstanceSpec& spec = spec_.instances[id];
     const auto is_neighbour = [&](const InstanceSpec& other) { return other.group == spec.group; };
@@ -95,31 +95,12 @@ std::vector<std::unique_ptr<Instance>> Service::make_instances(const transformer
     setting.sees_kv_at_step = spec_.connector.seen_at_step;
     setting.handoff = spec_.handoff;
     setting.seed = spec_.seed;
-    HostKv host = placed[id].host;
-    host.peers = peers_of(id, placed);
-    if (!host.peers.empty()) {
-      host.known_peers = &kv_peers_;
-      for (const HostKv::Peer& peer : host.peers) kv_peers_.allow(id, peer.instance);
-    }
-    for (std::size_t r = 0; host.disk_blocks > 0 && r < placed[id].servers.size(); ++r) {
-      const std::uint32_t server = placed[id].servers[r];
-      host.disks.push_back(&disks_.try_emplace(server, server, spec_.kv_tiers.disk, executor_).first->second);
-    }
+    const HostKv host = host_stores_.empty() ? HostKv() : host_kv(placed[id], store);
+    store += spec.mapping.dp;
     instances.push_back(
         std::make_unique<Instance>(id, spec, setting, placed[id].gpus, placed[id].blocks, host, executor_, client));
   }
   return instances;
-}
-
-std::vector<HostKv::Peer> Service::peers_of(std::uint32_t id, const std::vector<Placed>& placed) const {
-  std::vector<HostKv::Peer> peers;
-  if (spec_.kv_tiers.peers.empty()) return peers;
-  for (const std::uint32_t other : spec_.kv_tiers.peers[id]) {
-    HostKv::Peer& peer = peers.emplace_back();
-    peer.instance = other;
-    peer.memories = placed[other].host.memories;
-  }
-  return peers;
 }
 
 void Service::add_sink(ServiceSink& sink) {
@@ -260,6 +241,7 @@ void Service::on_finished(Instance& instance, std::uint32_t request, const Sched
   if (visit.part != RequestPart::answer) {
     stay.counts.cached_tokens = counts.cached_tokens;
     stay.counts.loaded_tokens = counts.loaded_tokens;
+    stay.counts.others_tokens = counts.others_tokens;
     stay.counts.read_tokens = counts.read_tokens;
     stay.counts.peer_tokens = counts.peer_tokens;
     const std::uint64_t found = counts.cached_tokens + counts.loaded_tokens;

@@ -64,10 +64,13 @@ class Service final : private ApiServerClient,
  public:
   /// An instance of the spec on the machine.
   struct Placed {
-    std::vector<gpu::Gpu*> gpus;         ///< of its ranks
-    std::uint32_t blocks = 0;            ///< of its paged KV cache, including the reserved block
-    HostKv host;                         ///< for copies of its KV, without disks
-    std::vector<std::uint32_t> servers;  ///< of each rank, by number
+    std::vector<gpu::Gpu*> gpus;              ///< of its ranks
+    std::uint32_t blocks = 0;                 ///< of its paged KV cache, including the reserved block
+    std::vector<std::uint32_t> servers;       ///< of each rank, by number
+    std::vector<transport::Window> memories;  ///< of each rank's socket
+    std::vector<std::uint32_t> queue_pairs;   ///< of each rank: HostKv
+    /// Of each attention replica: for copies of its KV, in its pool of host memory and on its disks.
+    std::vector<std::uint64_t> host_blocks, disk_blocks;
   };
   /// @param placed  one for each instance of the spec
   Service(const transformer::ModelShape& model, const ServingSpec& spec, const std::vector<Placed>& placed,
@@ -103,6 +106,8 @@ class Service final : private ApiServerClient,
   std::size_t changes_left() const { return spec_.changes.size() - changed_; }
   /// Events on the calendar that change nothing once all requests are done: of instances, of clients that leave, of leases.
   std::size_t events_left() const { return changes_left() + api_server_.leaves_left() + leases_.size(); }
+  /// Of KV, that host memory holds; of all instances.
+  std::uint64_t host_blocks() const;
   /// Of weights, over all instances that have joined.
   Bytes loaded_weights() const { return weights_ ? weights_->loaded() : 0; }
   /// Requests that wait, for a stall report.
@@ -112,8 +117,10 @@ class Service final : private ApiServerClient,
   std::vector<Router::Member> router_members(const std::vector<Placed>& placed) const;
   std::vector<std::unique_ptr<Instance>> make_instances(const transformer::ModelShape& model,
                                                         const std::vector<Placed>& placed);
-  /// Instances whose host memory an instance may read.
-  std::vector<HostKv::Peer> peers_of(std::uint32_t id, const std::vector<Placed>& placed) const;
+  /// Host memory for copies of KV, and which stores may read each other's. @pre there is some
+  void add_stores(const std::vector<Placed>& placed);
+  /// Of an instance. @param first  number of the store of its replica 0
+  HostKv host_kv(const Placed& placed, std::uint32_t first);
   std::size_t count_of(InstanceRole role) const;
   /// Instances at which requests may begin; these have the first ids.
   std::vector<Host> hosts() const;
@@ -196,6 +203,8 @@ class Service final : private ApiServerClient,
   };
   /// Chooses an instance for a request (RequestPart::prompt), or for its answer. @param asked  gets the part
   Choice choose(Asked& asked, RequestPart part);
+  /// Time of KV between two instances. No replica is known before the request is in a queue of its instance: the mean over all.
+  Time expected(const Asked& asked, std::uint32_t from, std::uint32_t to);
   /// The request, or this part, goes there. @return the instance
   std::uint32_t send(Asked& asked, const Choice& choice, RequestPart part);
   /// No request comes to the queue of an instance that takes prompts before.
@@ -250,6 +259,7 @@ class Service final : private ApiServerClient,
   Executor& executor_;
   Router router_;
   std::map<std::uint32_t, KvDisk> disks_;  ///< by server
+  std::vector<HostStore> host_stores_;     ///< by number
   KvPeers kv_peers_;
   std::vector<std::unique_ptr<Instance>> instances_;
   /// Tells the router which blocks are in an instance's prefix index, or in its host memory or on its disks.

@@ -13,7 +13,7 @@ void Service::prepare_changes(const std::vector<Placed>& placed) {
   if (spec_.changes.empty()) return;
   api_server_.keep_contents();
   std::vector<std::vector<transport::Window>> hosts;
-  for (const Placed& each : placed) hosts.push_back(each.host.memories);
+  for (const Placed& each : placed) hosts.push_back(each.memories);
   WeightLoadsClient& client = *this;
   weights_.emplace(spec_.changes, instances_, hosts, executor_, client);
   for (std::size_t i = spec_.changes.size(); i > 0; --i) {

@@ -43,6 +43,18 @@ Service::Choice Service::choose(Asked& asked, RequestPart part) {
   return choice;
 }
 
+Time Service::expected(const Asked& asked, std::uint32_t from, std::uint32_t to) {
+  const Instance &prompt = *instances_[from], &answer = *instances_[to];
+  const bool is_known = !exchange_.pushes();  // the prompt has been computed
+  const std::uint32_t first = is_known ? prompt.replica(asked.number) : 0;
+  const std::uint32_t end = is_known ? first + 1 : prompt.grid().replicas();
+  Time sum;
+  for (std::uint32_t i = first; i < end; ++i)
+    for (std::uint32_t j = 0; j < answer.grid().replicas(); ++j)
+      sum += exchange_.expected({&prompt, i}, {&answer, j}, asked.request.prompt_tokens);
+  return Time::fs(sum.fs() / ((end - first) * answer.grid().replicas()));
+}
+
 std::uint32_t Service::send(Asked& asked, const Choice& choice, RequestPart part) {
   asked.part = part;
   router_.send(asked, choice.choice.instance, now());

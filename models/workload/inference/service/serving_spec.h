@@ -40,15 +40,22 @@ struct InstanceChange {
   std::optional<std::uint32_t> weights_from;  ///< of join: an instance of the same mapping; none: host memory
 };
 
-/// Copies of KV cache outside of the GPUs.
+/// Who finds a block in host memory: the instance that has written it, or all alike instances of the server.
+enum class HostPool : std::uint8_t { instance, server };
+
+/// Copies of KV cache outside of the GPUs. Each attention replica of each instance has a store, numbered over all instances.
 struct KvTiers {
   double host_bytes_per_server = 0;  ///< for all instances of a server, by their ranks; 0: none
   Origin where;
+  HostPool pool = HostPool::instance;
+  /// By store: the number of its pool of blocks. Stores of a pool have the same layout, and their ranks are on the same servers.
+  std::vector<std::uint32_t> pools;
+  bool shares_host() const { return host_bytes_per_server > 0 && pool == HostPool::server; }
   KvDiskSpec disk;  ///< with host memory only
   Origin disk_where;
-  /// Least tokens that an instance reads from the host memory of another one, on other servers; 0: none. With host memory only.
+  /// Least tokens that a store reads from the host memory of another one, on other servers; 0: none. With host memory only.
   std::uint32_t peer_min_tokens = 0;
-  std::vector<std::vector<std::uint32_t>> peers;  ///< by instance: those; of the same layout
+  std::vector<std::vector<std::uint32_t>> peers;  ///< by store: those; of the same layout
 };
 
 struct ServingSpec {
