@@ -222,6 +222,8 @@ def test_speculation_of_one_instance(tmp_path):
      "scheduler.prefix_caching: true"),
     (REQUEST + TWO + "events: [{at_us: 9, instance: wset, drain: true}]\n",
      "7:31: error: events.0.instance: no instance 'wset'; accepted: east, west (did you mean 'west'?)"),
+    (REQUEST + TWO + "events: [{at_us: 9, instance: north, drain: true}]\n",
+     "7:31: error: events.0.instance: no instance 'north'; accepted: east, west"),
     (REQUEST + TWO + "events: [{at_us: 9, instance: west}]\n",
      "7:10: error: events.0: needs exactly one of: drain: true, fail: true, join"),
     (REQUEST + TWO + "events: [{at_us: 9, instance: west, slow_ratio: 0.5}]\n",
@@ -310,7 +312,7 @@ def test_speculation_of_one_instance(tmp_path):
     (REQUEST + "  instances: [{name: a, count: 4, gpus: [0, 1, 2]}]\n",
      "6:41: error: workload.instances.0.gpus: lists 3 GPUs, which are not as many for each of the 4 instances"),
     (REQUEST + "  instances: [{name: a, count: 2, gpus: [0, 1]}, {name: b, gpus: [1]}]\n",
-     "6:50: error: workload.instances.1.gpus: GPU 1 of group gpus is in two instances"),
+     "6:50: error: workload.instances.1.gpus: GPU 1 of group gpus is in two instances; accepted: GPUs that no other instance has"),
     (REQUEST + "  instances: [{name: a, count: 3, tp: 4}]\n",
      "6:15: error: workload.instances.0: no 4 free GPUs side by side in group gpus for instance a2; 0 of 8 are free; accepted: more servers "
      "(machine.groups.gpus.servers), or fewer instances"),

@@ -24,8 +24,10 @@ std::uint32_t id_of(const std::string& name, const std::string& key, const std::
   for (const InstanceSpec& instance : instances) names.push_back(instance.name);
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<std::uint32_t>(found - names.begin());
+  const std::string near = nearest(name, names);
   throw InputError(place_of(source.root, key), key + ": no instance " + in_quotes(name) + "; accepted: " + also +
-                                                   joined(names) + suggestion(name, names));
+                                                   joined(names) +
+                                                   (near.empty() ? "" : " (did you mean " + in_quotes(near) + "?)"));
 }
 
 std::uint32_t weights_from(const InstanceEvent& event, std::uint32_t to, const std::vector<InstanceSpec>& instances,

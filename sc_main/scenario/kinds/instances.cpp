@@ -118,7 +118,8 @@ void place(const std::vector<InstanceSection>& written, std::vector<InstanceSpec
     for (const std::uint32_t gpu : written[i].gpus ? instances[i].mapping.placement : std::vector<std::uint32_t>())
       if (!free.take(instances[i].group, gpu))
         throw InputError(instances[i].where, instances[i].key + ".gpus: GPU " + std::to_string(gpu) + " of group " +
-                                                 machine.groups[instances[i].group].name + " is in two instances");
+                                                 machine.groups[instances[i].group].name +
+                                                 " is in two instances; accepted: GPUs that no other instance has");
   for (std::size_t i = 0; i < instances.size(); ++i) {
     InstanceSpec& instance = instances[i];
     if (written[i].gpus) continue;
