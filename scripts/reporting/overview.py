@@ -89,7 +89,7 @@ def facts_of(point: Point) -> list[tuple[str, str | Element | None]]:
     summary = summaries.read(point.files / "summary.json")
     setup, simulator = summary.get("setup", {}), summary.get("simulator", {})
     command = point.files / "command.txt"
-    first = command.read_text(encoding="utf-8").splitlines()[:1] if command.exists() else []
+    first = command.read_text(encoding="utf-8", errors="replace").splitlines()[:1] if command.exists() else []
     return [("kind", point.kind), ("model", point.model), ("machine", _machine(summary)), ("mapping", _mapping(setup)), ("work", _work(setup)),
             ("links", {"train": "as trains of packets", "fluid": "as fluid rates"}.get(summary.get("fidelity", ""), summary.get("fidelity", ""))),
             ("command", first[0] if first else ""), ("Railyard", f"{simulator.get('version', '')} {simulator.get('commit', '')}".strip())]

@@ -1,6 +1,5 @@
 """The phases of an iteration, simulated through the one runner."""
 
-import csv
 import json
 import math
 import pathlib
@@ -157,8 +156,7 @@ class Simulator:
         summary = summaries.read(out / "summary.json")
         if refused := summary["metrics"]["refused"]:
             raise Failed(f"rollouts: {refused} of {summary['metrics']['requests'] + refused} samples are refused by the engine; training would wait for them without end")
-        with open(out / "requests.csv", encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(run_files.table(out / "requests.csv", {"input": run_files.whole, "output": run_files.whole, "end_time": run_files.whole}, "requests.csv of a run"))
         groups = summary["setup"]["groups"]
         places = []
         for ranks in summary["memory"].values():
@@ -166,8 +164,8 @@ class Simulator:
                 server, slot = rank["gpu"].split(".gpu")
                 group = server.rstrip("0123456789")
                 places.append((group, int(server[len(group):]), int(slot), groups[group]["gpus"] // groups[group]["servers"]))
-        ends = tuple(sorted(int(row["end_time"]) * NS for row in rows))
-        return Rollouts(summary, ends, sum(int(row["input"]) for row in rows), sum(int(row["output"]) for row in rows)), places
+        ends = tuple(sorted(row["end_time"] * NS for row in rows))
+        return Rollouts(summary, ends, sum(row["input"] for row in rows), sum(row["output"] for row in rows)), places
 
     def _updates(self, training: Training, rollouts: Sequence[Rollouts]) -> int:
         tokens = sum(one.tokens for one in rollouts) / len(rollouts)

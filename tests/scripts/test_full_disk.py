@@ -1,6 +1,7 @@
 """A disk that is full, from the first write on or later: the line names the file, and nothing half-written stays. A file that may grow no larger
 stands for the disk: its writes fail as late, and with an error that does not name the file either."""
 
+import os
 import pathlib
 import resource
 import subprocess
@@ -20,7 +21,9 @@ COMMANDS = {
 
 def limited(name, out, largest_bytes):
     command = [str(word) for word in (ROOT / "scripts" / name, *COMMANDS[name], "--out", out)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120,
+    # Python would cut its own compiled modules off, without an error, and other tests would read them.
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=env,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_bytes, largest_bytes)))
 
 
