@@ -21,6 +21,7 @@ from lib import written
 from lib.command_line import INTERRUPTED, Parser, one_line, positive
 
 try:
+    from lib import yaml_source
     from lib.yaml_source import InputError
     from reporting import figures
     from training_run import compose, operation, page, process, result, step
@@ -75,7 +76,7 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def train_run(options: argparse.Namespace) -> None:
     path = options.scenario or options.run / "scenario.yaml"
-    simulator = step.Simulator(path, step.settings_of(options.set), options.bin, options.out / "steps")
+    simulator = step.Simulator(path, yaml_source.settings_of("train_run.py", options.set), options.bin, options.out / "steps")
     operated = operation.read(options.operation, options.op)
     simulator.check()
     with written.folder(options.out), written.folder(options.out / "steps"):

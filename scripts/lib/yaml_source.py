@@ -142,3 +142,14 @@ def leaves(value: Value, prefix: str = "") -> Iterator[tuple[str, object]]:
             yield from leaves(entry, f"{prefix}.{index}")
     else:
         yield prefix, value.plain()
+
+
+def settings_of(program: str, texts: Iterable[str]) -> dict[str, object]:
+    """KEY=VALUE, as an executable's --set takes it. @throws InputError"""
+    found = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise InputError(f"{program}: error: --set {text}: not KEY=VALUE")
+        found[key] = parse(value, "--set").plain() if value else ""
+    return found

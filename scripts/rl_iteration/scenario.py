@@ -215,13 +215,9 @@ class Scenario:
 
 
 def settings_of(texts: Iterable[str]) -> dict[str, object]:
-    """KEY=VALUE, as an executable's --set takes it. @throws InputError"""
-    found = {}
-    for text in texts:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise InputError(f"rl.py: error: --set {text}: not KEY=VALUE")
+    """@throws InputError"""
+    found = yaml_source.settings_of("rl.py", texts)
+    for key in found:
         if key.partition(".")[0] == "workload":
-            raise InputError(f"rl.py: error: --set {text}: an iteration has two workloads; accepted: rollouts.KEY, training.KEY, rl.KEY, and keys of both, as machine.KEY")
-        found[key] = yaml_source.parse(value, "--set").plain() if value else ""
+            raise InputError(f"rl.py: error: --set {key}: an iteration has two workloads; accepted: rollouts.KEY, training.KEY, rl.KEY, and keys of both, as machine.KEY")
     return found

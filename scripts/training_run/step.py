@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lib import run_files, runner, summaries, yaml_source
@@ -177,14 +176,3 @@ class Simulator:
         said = self._said("--list-parameters", scenario=out / "scenario.yaml")
         hosts = re.findall(r"^\w+\.host\d+\.bytes = (\d+)", said, re.MULTILINE)
         return COPY_BYTES / busiest * 1e-9, float(sum(map(int, hosts)))
-
-
-def settings_of(texts: Iterable[str]) -> dict[str, object]:
-    """KEY=VALUE, as an executable's --set takes it. @throws InputError"""
-    found = {}
-    for text in texts:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise InputError(f"train_run.py: error: --set {text}: not KEY=VALUE")
-        found[key] = yaml_source.parse(value, "--set").plain() if value else ""
-    return found

@@ -151,7 +151,7 @@ def test_the_text_names_the_parts(apart):
 
 @pytest.mark.parametrize("words, said", [
     (["--set", "rl.shedule=x"], "rl.py: error: --set rl.shedule: unknown key (did you mean 'schedule'?); accepted: "),
-    (["--set", "workload.tp=2"], "rl.py: error: --set workload.tp=2: an iteration has two workloads; accepted: rollouts.KEY, training.KEY"),
+    (["--set", "workload.tp=2"], "rl.py: error: --set workload.tp: an iteration has two workloads; accepted: rollouts.KEY, training.KEY"),
     (["--set", "rl.updates=0"], "rl.updates: expected an integer from 1 to "),
     (["--set", "training.tpp=2"], "--set training.tpp=2: error: training.tpp: unknown key (did you mean 'tp'?)"),
     (["--set", "rl.groups={training: [tt]}"], "the machine has no group 'tt' (did you mean 't'?); accepted: t, r"),
