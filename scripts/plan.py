@@ -19,7 +19,7 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping as MappingOf, Sequence
 from dataclasses import replace
 
 from lib import run_files, runner, written
@@ -29,11 +29,11 @@ try:
     import yaml
     from lib import training_scenario
     from lib.yaml_source import InputError
-    from planning import decision, machine, references, simulate, space
+    from planning import decision, host, machine, references, savings, simulate, space
     from planning.candidates import Candidates
     from planning.collectives import CollectiveError, Collectives
     from planning.estimate import Estimator
-    from planning.explain import Explainer
+    from planning.explain import Explainer, Facts
     from planning.pipeline import PipelineError, Pipelines
     from serving_plan import command as serving
     from sweeping import whole
@@ -54,12 +54,20 @@ REFUSALS = (PlanError, machine.MachineError, CollectiveError, PipelineError, ser
 
 def fixed(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
-    if key not in space.AXES:
-        nearest = machine.nearest(key, space.AXES)
-        raise argparse.ArgumentTypeError(f"'{key}' is not an axis{nearest}; accepted: {', '.join(space.AXES)}")
+    if key not in space.FIXED:
+        nearest = machine.nearest(key, space.FIXED)
+        raise argparse.ArgumentTypeError(f"'{key}' is not an axis{nearest}; accepted: {', '.join(space.FIXED)}")
     if not value:
         raise argparse.ArgumentTypeError(f"'{text}' has no value; accepted: {key}=VALUE")
     return key, value
+
+
+def features(text: str) -> list[str]:
+    words = text.split(",")
+    for word in words:
+        if word not in space.ALLOWED:
+            raise argparse.ArgumentTypeError(f"'{word}' is not a feature{machine.nearest(word, space.ALLOWED)}; accepted: {', '.join(space.ALLOWED)}")
+    return words
 
 
 def ratio(text: str) -> float:
@@ -82,8 +90,8 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seq", type=positive, metavar="N", help="tokens of a sequence")
     parser.add_argument("--base", type=pathlib.Path, metavar="SCENARIO", help="a scenario of workload.kind training in place of the options above")
     parser.add_argument("--fix", type=fixed, action="append", default=[], metavar="AXIS=VALUE", help="only this value of an axis; repeatable")
-    parser.add_argument("--allow", choices=space.ALLOWED, action="append", default=[],
-                        help="tp_across_servers: also tensor parallelism over servers; gtp: also matrices that are divided among up to all GPUs of a server; repeatable")
+    parser.add_argument("--allow", type=features, action="extend", default=[], metavar="FEATURE,...",
+                        help=f"also these, which are not tried by default: {', '.join(space.ALLOWED)} (docs/planning.md); repeatable")
     parser.add_argument("--top", type=positive, default=TOP, metavar="K", help=f"mappings to simulate (default {TOP})")
     parser.add_argument("--memory-limit", type=ratio, default=1.0, metavar="RATIO", help="share of a GPU's memory that a mapping may use (default 1)")
     parser.add_argument("--price", type=serving.amount, metavar="PER_HOUR", help="price of a GPU for an hour, in any currency: adds the cost of a million tokens")
@@ -186,12 +194,19 @@ def plan(options: argparse.Namespace) -> int:
             reasons = "; ".join(f"{count}: {reason}" for reason, count in divided.refused.items())
             raise PlanError(f"no mapping is legal; refused: {reasons}")
         collectives = Collectives(executable, scenario, options.out / COLLECTIVES)
-        estimator = Estimator(question, collectives, Pipelines(executable))
-        facts_of = explainer.about(divided.legal, question, options.memory_limit, lambda mapping, found: estimator.estimate(mapping, found).step_s,
-                                   options.top, progress("memory and kernels"))
+        at_host = host.host_of(executable, base) if space.OFFLOAD in options.allow else None
+        estimator = Estimator(question, collectives, Pipelines(executable), at_host)
+
+        def about(mappings: Iterable[space.Mapping], known: MappingOf[space.Mapping, Facts]) -> dict[space.Mapping, Facts]:
+            return explainer.about(mappings, question, options.memory_limit, lambda mapping, found: estimator.estimate(mapping, found).step_s,
+                                   options.top, progress("memory and kernels"), known)
+
+        facts_of = about(divided.legal, {})
+        savings.tried(divided, question, options.allow, facts_of, options.memory_limit, at_host, about)
         candidates = Candidates.of(question, options.memory_limit, facts_of, estimator)
         if not candidates.fit:
-            raise PlanError(candidates.nothing_fits())
+            saves = "" if set(options.allow) & set(space.SAVINGS) else f"; --allow {','.join(space.SAVINGS)} tries what saves memory"
+            raise PlanError(candidates.nothing_fits() + saves)
         collectives.keep()
     chosen = candidates.best(options.top)
     named = references.references(question, divided.legal, candidates.fits, candidates.seconds, pathlib.Path(scenario["model"]["config"]).stem,
@@ -201,14 +216,14 @@ def plan(options: argparse.Namespace) -> int:
     if not any(run.summary for run in done.values()):
         print(f"plan.py: error: no mapping could be simulated; {chosen[0].label}: {done[chosen[0]].error}", file=sys.stderr)
         return whole.NOT_ALL_DONE
-    what_if = {}
+    costs, what_if = runs.costs(done), {}
     if not options.no_what_if:
         changes = simulate.changes(facts, scenario)
         others = {change: candidates.with_workload(settings, runs.fastest(done), explainer, estimator) for change, settings in changes.items()
                   if any(key in settings for key in simulate.OF_WORKLOAD)}
         collectives.keep()
         what_if = runs.what_if(done, changes, others | {simulate.MEMORY_CHANGE: candidates.fits_into(simulate.MEMORY_FACTOR)})
-    result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if, options.price)
+    result = decision.Decision(scenario, facts, question, divided, candidates, done, named, what_if, costs, options.price)
     written.text(options.out / "decision.md", result.markdown())
     written.text(options.out / "decision.html", result.html())
     with written.table(options.out / "plan.csv") as file:

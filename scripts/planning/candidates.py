@@ -43,7 +43,7 @@ class Candidates:
         return [mapping for mapping in self.fit if self.facts[mapping].fits(factor * self.limit)]
 
     def with_workload(self, settings: MappingOf[str, object], also: Iterable[Mapping], explainer: Explainer, estimator: Estimator) -> list[Mapping]:
-        """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape (tp, gtp, cp, pp, recompute) the fastest as
+        """The mappings that fit with another batch or sequence, the fastest estimate first. Of each shape the fastest as
         given is looked at, and the fastest with the smallest micro-batch.
 
         @param settings  those of the change
@@ -54,8 +54,8 @@ class Candidates:
         estimator = estimator.about(question)
         legal = [mapping for mapping in self.fit if not any(is_wrong(mapping, question) for _, is_wrong in RULES)]
         smallest = min((mapping.micro_batch for mapping in legal), default=1)
-        looked_at = {(m.tp, m.gtp, m.cp, m.pp, m.recompute): m for m in reversed(legal)}.values()
-        small = {(m.tp, m.gtp, m.cp, m.pp, m.recompute): m for m in reversed(legal) if m.micro_batch == smallest}.values()
+        looked_at = {m.shape: m for m in reversed(legal)}.values()
+        small = {m.shape: m for m in reversed(legal) if m.micro_batch == smallest}.values()
         mappings = list(dict.fromkeys([*looked_at, *small, *(mapping for mapping in also if mapping in legal)]))
         facts = dict(zip(mappings, explainer.ask([mapping.settings(question) | settings for mapping in mappings], lambda done, count: None)))
         seconds = {mapping: estimator.estimate(mapping, found).step_s for mapping, found in facts.items() if not found.error and found.fits(self.limit)}
@@ -81,10 +81,13 @@ class Candidates:
         terms = [f"{name} {GB * largest[f'{name}_bytes']:.2f}" for name in TERMS if largest[f"{name}_bytes"]]
         return " + ".join(terms) + f" = {GB * largest['total_bytes']:.2f} GB"
 
+    def capacity(self, mapping: Mapping) -> float:
+        """GB of a GPU that may be used."""
+        return GB * self.limit * self.facts[mapping].largest["capacity_bytes"]
+
     def lack(self, mapping: Mapping) -> float:
         """GB."""
-        largest = self.facts[mapping].largest
-        return GB * (largest["total_bytes"] - self.limit * largest["capacity_bytes"])
+        return GB * self.facts[mapping].largest["total_bytes"] - self.capacity(mapping)
 
     def nothing_fits(self) -> str:
         if not self.no_memory:

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from comparing.tables import duration, parts
 from reporting import charts
@@ -52,6 +52,7 @@ class Decision:
     done: dict[Mapping, Run]  # the fastest first
     references: list[tuple[str, Mapping]]
     what_if: dict[str, list[Run]]
+    costs: dict[Mapping, Run] = field(default_factory=dict)  # by mapping with a saving: the same without, on GPUs that have the memory
     price_per_hour: float | None = None  # of a GPU
 
     @property
@@ -124,6 +125,18 @@ class Decision:
                  for mapping in self.candidates.no_memory[:SHOWN_REFUSED]]
         return rows
 
+    def saved(self) -> Rows:
+        """What makes mappings fit, and what it costs."""
+        rows = [["mapping", "lacks without", "step", "without, if memory were enough", "costs"]]
+        for mapping, roomy in self.costs.items():
+            run = self.done[mapping]
+            if roomy.summary is None:
+                rows.append([mapping.label, "", duration(run.step_s), "not simulated", ""])
+                continue
+            lacks = GB * roomy.metrics["memory.peak_bytes"] - self.candidates.capacity(mapping)
+            rows.append([mapping.label, f"{lacks:.2f} GB", duration(run.step_s), duration(roomy.step_s), f"{100 * (run.step_s / roomy.step_s - 1):+.1f} %"])
+        return rows
+
     def moved(self) -> Rows:
         """Where the time of other mappings goes, beside the winner's."""
         others = self.runs[1:2] + [self.done[mapping] for _, mapping in self.references if self.done[mapping].summary]
@@ -168,6 +181,9 @@ class Decision:
             ("From all mappings to the simulated ones", self.agreement(), self.sieves()),
             ("Memory", f"The winner, and the {SHOWN_REFUSED} mappings that lack least.", self.memory()),
         ]
+        if self.costs:
+            found.insert(1, ("What makes mappings fit", "The fastest mapping with each saving of memory, beside the same mapping without it on GPUs with more memory. "
+                             "Savings are tried where no mapping of the same tp, gtp, cp, pp and recomputation fits without.", self.saved()))
         if self.failed:
             found.insert(1, ("Selected, but not simulated", "By the estimate these may be as fast.", self.not_simulated()))
         if self.what_if:
@@ -177,7 +193,8 @@ class Decision:
     # -- forms
 
     def text(self) -> str:
-        return f"{self.title()}\n{self.sentence()}\n\n" + aligned(self.simulated())
+        tables = [self.simulated(), *([self.saved()] if self.costs else [])]
+        return f"{self.title()}\n{self.sentence()}\n\n" + "\n\n".join(map(aligned, tables))
 
     def markdown(self) -> str:
         text = f"# {self.title()}\n\n{self.sentence()}\n"
@@ -232,6 +249,7 @@ class Decision:
                        "ranked": len(self.candidates.fit), "simulated": len(self.runs)},
             "estimate_error": {"mean_ratio": sum(map(abs, errors)) / len(errors), "worst_ratio": max(errors, key=abs)},
             "rank_correlation": rank_correlation(estimates, [run.step_s for run in self.runs]),
+            "savings": [{**one(self.done[mapping]), "step_without_s": roomy.step_s if roomy.summary else None} for mapping, roomy in self.costs.items()],
             "what_if": {change: [one(run) for run in runs if run.summary] for change, runs in self.what_if.items()},
         }
 

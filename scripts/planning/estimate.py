@@ -12,6 +12,8 @@
             gradients (4 bytes), with dp_overlap beside backward kernels, else beside the slots of the next micro-batch; the first gather of
             the step and the last sum have no kernels beside them. 2 and 3: kernels lose TAKEN_BY_CHANNEL of their
             rate for each thread block of a collective
+  offload   a slot is at least as long as the copies of its activations, and ends with that of one layer. The optimizer takes the time of its bytes at
+            the memory of the socket, whose GPUs take turns; copies of one run beside updates of the others
   gtp       the first gather, what gathers and sums are longer than the kernels, and the SMs that they take: from persistent
             kernels to their end
 """
@@ -23,8 +25,9 @@ from dataclasses import dataclass, field
 
 from .collectives import Collectives
 from .explain import Facts
+from .host import Host
 from .pipeline import Pipelines, Stage
-from .space import Mapping, Question
+from .space import ACTIVATIONS_AWAY, OPTIMIZER_AWAY, Mapping, Question
 
 BYTES = 2  # of an activation
 HIDDEN_OF_BLOCK = 2  # of a dense block's five collectives: inputs are gathered again, and their gradients scattered, beside products
@@ -37,6 +40,8 @@ LEFT_OF_OVERLAP = {True: 1 / 4, False: 1 / 13}  # of a collective beside its pro
 ALL_TO_ALLS = {"none": 4, "selective": 4, "full": 6}  # of a layer of experts, for a micro-batch
 MATRICES = 4  # of a layer that gtp gathers one by one
 BUCKET = 160_000_000  # bytes of a reduce-scatter of gradients (Megatron: 40 million parameters); zero_stage 3 reduces a layer
+# Bytes for each byte of the state of an optimizer on a CPU: in fp32, 30 are read or written of 18, and gradients and weights are 6 of these.
+ADAM, COPIED = 30 / 18, 6 / 18
 MOST_SERVERS = 8  # of a group in a run; a ring over more has about the same rate
 
 
@@ -44,10 +49,11 @@ MOST_SERVERS = 8  # of a group in a run; a ring over more has about the same rat
 class Estimate:
     pipeline_s: float
     dp_s: float
+    host_s: float = 0.0  # of the optimizer
 
     @property
     def step_s(self) -> float:
-        return self.pipeline_s + self.dp_s
+        return self.pipeline_s + self.dp_s + self.host_s
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,11 @@ class Estimator:
     question: Question
     collectives: Collectives
     pipelines: Pipelines
+    host: Host | None = None  # None: nothing is offloaded
     known: dict[Mapping, Estimate] = field(default_factory=dict)
 
     def about(self, question: Question) -> "Estimator":
-        return Estimator(question, self.collectives, self.pipelines)
+        return Estimator(question, self.collectives, self.pipelines, self.host)
 
     def _members(self, count: int, stride: int) -> tuple[int, ...]:
         """GPUs of the first group. Of a group over many servers those of the first ones."""
@@ -88,10 +95,27 @@ class Estimator:
         sent = facts.sent("ep") / (facts.answer["micro_batches"] * self._layers(facts) * count)
         return count * self.collectives.seconds("all_to_all", self._members(mapping.ep, mapping.tp * mapping.gtp * mapping.cp), round(sent * mapping.ep / (mapping.ep - 1)))
 
+    def _copy(self, mapping: Mapping, facts: Facts) -> float:
+        """Seconds of a copy of what a layer keeps for a micro-batch and offloads."""
+        if mapping.saves(ACTIVATIONS_AWAY) is None:
+            return 0.0
+        slots = facts.answer["micro_batches"] * mapping.virtual_stages
+        in_flight = mapping.pp if mapping.virtual_stages == 1 else 2 * (mapping.pp - 1) + (mapping.virtual_stages - 1) * mapping.pp + 1  # Megatron's warm-up
+        layers = sum(stage["layers"] for stage in facts.answer["stages"] if stage["rank"] == 0) / mapping.virtual_stages
+        return facts.answer["memory"][0]["host_activations_bytes"] / (min(slots, in_flight) * max(layers, 1) * self.host.copy_bytes_per_s)
+
+    def _optimizer(self, mapping: Mapping, facts: Facts) -> float:
+        """Seconds of an optimizer on the CPUs."""
+        if mapping.saves(OPTIMIZER_AWAY) is None:
+            return 0.0
+        state, host = max(rank["host_state_bytes"] for rank in facts.answer["memory"]), self.host
+        return host.gpus * ADAM * state / host.memory_bytes_per_s + COPIED * state / (host.gpus * host.copy_bytes_per_s)
+
     def _stages(self, mapping: Mapping, facts: Facts) -> list[Stage]:
         zero_bubble = mapping.schedule.startswith("zb")
         tensor, one = self._tensor(mapping, facts)
         experts = self._experts(mapping, facts)
+        copy = self._copy(mapping, facts)
         blocks, by_columns = (1, ATTENTION_BY_COLUMNS) if self.question.model.experts else (2, BY_COLUMNS)
         products = 1 if zero_bubble else 2  # of inputs, and of weights, each with a collective beside it
         beside = one * HIDDEN_OF_BLOCK * blocks * products / 2
@@ -111,8 +135,10 @@ class Estimator:
                 hidden = min(layers * beside, shared)
                 exposed, stretch = layers * tensor - hidden, SMS_TAKEN_IN_SERVER * (shared if self.question.persistent else hidden)
             of_forward = layers * (min(exposed / layers, 4 * one) if layers else 0.0)
-            found.append(Stage(forward + of_forward + layers * experts / 2,
-                                        backward - weights + stretch + exposed - of_forward + layers * experts / 2, weights, transfer))
+            slots = (forward + of_forward + layers * experts / 2, backward - weights + stretch + exposed - of_forward + layers * experts / 2)
+            if copy:
+                slots = (max(slots[0], (layers - 1) * copy) + copy, max(slots[1] + weights, (layers - 1) * copy) + copy - weights)
+            found.append(Stage(*slots, weights, transfer))
         return found
 
     def _left_of_overlap(self, collectives: float, forward: float, weights: float, zero_bubble: bool) -> float:
@@ -212,7 +238,8 @@ class Estimator:
         if mapping not in self.known:
             stages = self._stages(mapping, facts)
             slots = self.pipelines.seconds(mapping.schedule, mapping.pp, stages, facts.answer["micro_batches"], mapping.schedule == "1f1b")
-            self.known[mapping] = Estimate(slots, self._exposed(mapping, facts) + self._gathered(mapping, facts))
+            self.known[mapping] = Estimate(slots, self._exposed(mapping, facts) + self._gathered(mapping, facts),
+                                           self._optimizer(mapping, facts))
         return self.known[mapping]
 
 

@@ -5,6 +5,7 @@ are asked about only where they may:
   larger micro-batches        where smaller ones fit
   smaller ZeRO stages         where stage 3 would fit without the weights that it gathers
   less or no recomputation    where full recomputation would fit without the activations of the layer that is recomputed
+  savings of memory           where the mapping without them would fit without all that they may save
   uneven stages               where the even ones with their layers scaled would fit
   products that overlap with collectives   where those that do not overlap fit. Both need the same memory, and many mappings have the
                               same kernels of a stage, so one of these is asked about
@@ -19,15 +20,16 @@ import json
 import math
 import pathlib
 import queue
+import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping as MappingOf, Sequence
 from dataclasses import dataclass, replace
 
 from lib import run_files, runner, written
 from sweeping.identity import contents
 
 from .questions import Answers
-from .space import EVEN, RECOMPUTE, STAGE_LAYERS, TP_OVERLAP, Mapping, Question
+from .space import EVEN, NO_SAVING, RECOMPUTE, SAVED_TERMS, STAGE_LAYERS, TP_OVERLAP, Mapping, Question, saved
 
 FOLDED = {"simulation.fold": "auto"}  # replicas that are alike run once, and answer once
 ANY_FIDELITY = {"fabric.fidelity": "fluid"}  # the answer does not depend on it, and a fluid machine is ready sooner
@@ -52,9 +54,9 @@ class Facts:
         """@param limit  share of the memory that may be used"""
         return all(rank["total_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
-    def fits_without(self, term: str, limit: float) -> bool:
-        """Whether it would fit without one of the TERMS. @param limit  share of the memory that may be used"""
-        return all(rank["total_bytes"] - rank[f"{term}_bytes"] <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
+    def fits_without(self, terms: Iterable[str], limit: float) -> bool:
+        """Whether it would fit without some of the TERMS. @param limit  share of the memory that may be used"""
+        return all(rank["total_bytes"] - sum(rank[f"{term}_bytes"] for term in terms) <= limit * rank["capacity_bytes"] for rank in self.answer["memory"])
 
     def may_fit(self, layers: Sequence[int], limit: float) -> bool:
         """Whether other numbers of layers of the stages might fit: memory is at least that of the layers of the stage that loses most.
@@ -99,14 +101,15 @@ class Explainer:
         return hashlib.sha256(json.dumps([self.base, settings], sort_keys=True).encode()).hexdigest()[:16]
 
     def about(self, mappings: Iterable[Mapping], question: Question, limit: float, estimate: Callable[[Mapping, Facts], float], top: int,
-              progress: Callable[[int, int], None]) -> dict[Mapping, Facts]:
+              progress: Callable[[int, int], None], before: MappingOf[Mapping, Facts] = types.MappingProxyType({})) -> dict[Mapping, Facts]:
         """Mappings that are too slow are left out.
 
         @param limit     share of the memory that may be used
         @param estimate  seconds of a step
         @param top       mappings to simulate
+        @param before    what is known of others
         """
-        facts: dict[Mapping, Facts] = {}
+        facts: dict[Mapping, Facts] = dict(before)
         given = dict.fromkeys(mappings)
 
         def ask(wanted: Iterable[Mapping], bounds: Sequence[tuple[Callable[[Mapping], Mapping], Callable[[Facts, Mapping], bool]]]) -> None:
@@ -140,14 +143,16 @@ class Explainer:
                 facts[mapping] = found if found.error else replace(known, answer=known.answer | stages)
 
         smaller = (lambda mapping: replace(mapping, micro_batch=mapping.micro_batch // 2), fits)
-        divided = (lambda mapping: replace(mapping, zero_stage=most_divided), lambda known, mapping: known.fits_without("gathered", limit))
-        recomputed = (lambda mapping: replace(mapping, recompute=RECOMPUTE[-1]), lambda known, mapping: known.fits_without("recomputed", limit))
+        divided = (lambda mapping: replace(mapping, zero_stage=most_divided), lambda known, mapping: known.fits_without(["gathered"], limit))
+        recomputed = (lambda mapping: replace(mapping, recompute=RECOMPUTE[-1]), lambda known, mapping: known.fits_without(["recomputed"], limit))
+        whole = (lambda mapping: replace(mapping, saving=NO_SAVING),
+                 lambda known, mapping: known.fits_without({term for key in saved(mapping.saving) for term in SAVED_TERMS[key]}, limit))
         even = dict.fromkeys(replace(mapping, tp_overlap=TP_OVERLAP[0]) for mapping in given if mapping.stage_layers == EVEN)
         most_divided = max(question.zero_stages)
         for size in sorted({mapping.micro_batch for mapping in even}):
             for needs_least in ((True, True), (True, False), (False, True), (False, False)):
                 ask((mapping for mapping in even if mapping.micro_batch == size
-                     and (mapping.zero_stage == most_divided, mapping.recompute == RECOMPUTE[-1]) == needs_least), [smaller, divided, recomputed])
+                     and (mapping.zero_stage == most_divided, mapping.recompute == RECOMPUTE[-1]) == needs_least), [smaller, divided, recomputed, whole])
         overlap(mapping for mapping in given if mapping.stage_layers == EVEN)
         for split in (name for name in STAGE_LAYERS if name != EVEN):
             fast_enough = self._fast_enough(facts, question, limit, estimate, top)
@@ -156,7 +161,7 @@ class Explainer:
             for size in sorted({mapping.micro_batch for mapping in plain}):
                 of_size = [mapping for mapping in plain if mapping.micro_batch == size]
                 ask((mapping for mapping in of_size if (known := facts.get(replace(mapping, micro_batch=size // 2))) is None or known.error or known.fits(limit)),
-                    [(lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit))])
+                    [(lambda mapping: replace(mapping, stage_layers=EVEN), lambda known, mapping: known.may_fit(mapping.layers(question), limit)), whole])
                 ask((mapping for mapping in of_size if mapping not in facts), [smaller])
             overlap(uneven)
         return {mapping: facts[mapping] for mapping in given if mapping in facts}

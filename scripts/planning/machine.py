@@ -37,14 +37,19 @@ def nearest(word: str, words: tuple[str, ...]) -> str:
     return f"; nearest: {found[0]}" if found else ""
 
 
+def message_of(done: subprocess.CompletedProcess[str], executable: pathlib.Path, scenario: pathlib.Path) -> str:
+    """The executable's message, without the place: one in OUT helps nobody."""
+    message = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{executable.name}: exit status {done.returncode}"
+    return message.partition(": error: ")[2] if message.startswith(f"{scenario}:") else message
+
+
 def facts_of(executable: pathlib.Path, scenario: pathlib.Path) -> Facts:
-    """@throws MachineError with the executable's message, without the place"""
+    """@throws MachineError with the executable's message"""
     # All of the machine, whatever batch replicas on all of its GPUs could divide.
     sets = ["--set", "simulation.fold=off", "--set", "workload.dp=1"]
     done = subprocess.run([str(executable), str(scenario), "--describe", "--json", *sets], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        message = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{executable.name}: exit status {done.returncode}"
-        raise MachineError(message.partition(": error: ")[2] if message.startswith(f"{scenario}:") else message)  # a place in OUT helps nobody
+        raise MachineError(message_of(done, executable, scenario))
     machine = json.loads(done.stdout)
     gpus = [device["name"] for device in machine["devices"] if device["kind"] == "gpu"]
     first = gpus[0].partition(".")[0]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from .space import EVEN, Mapping, Question
+from .space import EVEN, NO_SAVING, Mapping, Question
 
 TUNED = 0  # micro-batch: the one with the fastest estimate
 # Published mappings of a model on a GPU: model, GPU, GPUs, name, mapping, source
@@ -26,8 +26,8 @@ def references(question: Question, legal: list[Mapping], fits: Callable[[Mapping
                model: str, gpu: str) -> list[tuple[str, Mapping]]:
     """@param seconds  the estimate of a step"""
     tp = max((m.tp for m in legal if m.tp <= question.nvlink_gpus), default=0)
-    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute, m.tp_overlap, m.stage_layers, m.gtp)
-             == (tp, 1, 1, "1f1b", "none", "none", EVEN, question.gtp)]
+    plain = [m for m in legal if (m.tp, m.cp, m.ep, m.schedule, m.recompute, m.tp_overlap, m.stage_layers, m.gtp, m.saving)
+             == (tp, 1, 1, "1f1b", "none", "none", EVEN, question.gtp, NO_SAVING)]
     found: list[tuple[str, Mapping | None]] = []
     for stage, name in ((0, "textbook rule, plain data parallelism"), (1, "textbook rule, distributed optimizer")):
         found.append((name, least_that_fits([m for m in plain if m.zero_stage == stage and m.micro_batch == 1], fits)))

@@ -15,7 +15,8 @@ from sweeping.store import Store
 
 from .explain import FOLDED
 from .machine import Facts
-from .space import EVEN, Mapping, Question
+from .savings import without
+from .space import EVEN, NO_SAVING, Mapping, Question
 
 RECONSIDERED = 2  # mappings for each change
 GROUPS = "machine.overrides."
@@ -23,6 +24,8 @@ KERNELS_LONGER = 1.1
 KERNELS_CHANGE = "kernels + 10 %"
 MEMORY_FACTOR = 0.5
 MEMORY_CHANGE = f"memory x {MEMORY_FACTOR:g}"
+ROOMY_CHANGE = "memory for all"
+ROOMY = {GROUPS + "gpu.hbm.visible_gb": 100_000}
 OF_WORKLOAD = ("workload.global_batch", "workload.seq_tokens")
 
 
@@ -80,12 +83,14 @@ def _reconsidered(fastest: Iterable[Mapping]) -> list[Mapping]:
 class Runs:
     def __init__(self, options: argparse.Namespace, base: pathlib.Path, question: Question) -> None:
         self.options, self.base, self.question = options, base, question
+        self.roomy: list[Mapping] = []  # mappings without the savings that make them fit
 
     def _sweep(self, given: Iterable[Mapping], changed: MappingOf[str, dict], again: MappingOf[str, Sequence[Mapping]]) -> pathlib.Path:
         """The sweep file: mappings as given, and some with each change."""
         named = {mapping.label: {"set": mapping.settings(self.question) | FOLDED} for mapping in given}
         named |= {_name(mapping, change): {"set": mapping.settings(self.question) | FOLDED | changed[change]}
                   for change, mappings in again.items() for mapping in mappings}
+        named |= {_name(mapping, ROOMY_CHANGE): {"set": mapping.settings(self.question) | FOLDED | ROOMY} for mapping in self.roomy}
         content = {"schema_version": 1, "scenario": self.base.name, "axes": {"mapping": {"choices": named}}, "objective": {"minimise": "step_s"}}
         path = self.base.with_name("plan.yaml")
         written.text(path, json.dumps(content, indent=1))  # JSON is YAML
@@ -113,6 +118,13 @@ class Runs:
         found = self._run(self._sweep(mappings, {}, {}))
         runs = [Run(mapping, *found[mapping.label]) for mapping in mappings]
         return {run.mapping: run for run in sorted(runs, key=lambda run: (run.summary is None, run.step_s if run.summary else 0.0))}
+
+    def costs(self, done: MappingOf[Mapping, Run]) -> dict[Mapping, Run]:
+        """Of the fastest mapping with each saving: the same without it, on GPUs that have the memory."""
+        fastest = {run.mapping.saving: run.mapping for run in reversed(done.values()) if run.summary and run.mapping.saving != NO_SAVING}
+        self.roomy = list(dict.fromkeys(map(without, fastest.values())))
+        found = self._run(self._sweep(done, {}, {})) if fastest else {}
+        return {mapping: Run(without(mapping), *found[_name(without(mapping), ROOMY_CHANGE)]) for mapping in done if mapping in fastest.values()}
 
     @staticmethod
     def fastest(done: MappingOf[Mapping, Run]) -> list[Mapping]:

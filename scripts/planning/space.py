@@ -5,21 +5,37 @@ are all combinations.
 """
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-AXES = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap", "stage_layers", "gtp")
+import yaml
+
+FIXED = ("tp", "cp", "ep", "pp", "virtual_stages", "schedule", "micro_batch", "zero_stage", "recompute", "tp_overlap", "stage_layers", "gtp")  # --fix
+AXES = (*FIXED, "saving")
 MOST_CP = 4
 VIRTUAL_STAGES = (1, 2, 4, 5)
 SCHEDULES = ("1f1b", "interleaved", "zb_h1", "zbv")
 MICRO_BATCHES = (1, 2, 4)
 RECOMPUTE = ("none", "selective", "full")
 TP_OVERLAP = ("none", "userbuffers")
+OPTIMIZER_AWAY, ACTIVATIONS_AWAY = "offload.optimizer", "offload.activations"
 # How layers are divided among stages: evenly; the last stage has fewer, by the time of the head; the first has one fewer, too, as it has the
 # embedding.
 EVEN, LIGHT_LAST, LIGHT_ENDS = STAGE_LAYERS = ("even", "light_last", "light_ends")
-ACROSS_SERVERS, DIVIDED_WEIGHTS = ALLOWED = ("tp_across_servers", "gtp")  # what is tried only if asked for
+NO_SAVING, OFFLOAD = "none", "offload"
+# What saves memory, by feature: keys of the workload, and their values from the least to the most. savings.py says when they are tried.
+SAVINGS: dict[str, dict[str, tuple]] = {
+    OFFLOAD: {OPTIMIZER_AWAY: (True,), ACTIVATIONS_AWAY: (0.25, 0.5, 1)},
+    "narrow_states": {"precision.gradients": ("as_parameters",), "precision.moments": ("bf16",)},
+    "loss_chunks": {"loss_chunks": (8,)},  # torchtitan's number
+}
+# The terms of a mapping's memory (explain.TERMS) that a key may make smaller.
+SAVED_TERMS = {OPTIMIZER_AWAY: ("optimizer",), ACTIVATIONS_AWAY: ("activations",), "precision.gradients": ("gradients", "gathered", "optimizer"),
+               "precision.moments": ("optimizer",), "loss_chunks": ("activations", "recomputed")}
+ACROSS_SERVERS, DIVIDED_WEIGHTS = "tp_across_servers", "gtp"
+ALLOWED = (ACROSS_SERVERS, DIVIDED_WEIGHTS, *SAVINGS)  # what is tried only if asked for
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,17 @@ def _split(layers: int, stages: int, first: int = 0, last: int = 0) -> tuple[int
     return tuple(found)
 
 
+def saving_of(settings: dict[str, object]) -> str:
+    """The word of a saving: its keys as --set has them."""
+    return "+".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()) or NO_SAVING
+
+
+def saved(saving: str) -> dict[str, object]:
+    """The keys of a saving."""
+    pairs = (part.partition("=") for part in saving.split("+")) if saving != NO_SAVING else ()
+    return {key: yaml.safe_load(value) for key, _, value in pairs}
+
+
 @dataclass(frozen=True, order=True)
 class Mapping:
     tp: int
@@ -74,6 +101,15 @@ class Mapping:
     tp_overlap: str = TP_OVERLAP[0]
     stage_layers: str = EVEN
     gtp: int = 1
+    saving: str = NO_SAVING
+
+    @property
+    def shape(self) -> tuple:
+        return self.tp, self.gtp, self.cp, self.pp, self.recompute
+
+    def saves(self, key: str) -> object:
+        """The value of a key, None if it is not in the saving."""
+        return saved(self.saving).get(key)
 
     def dp(self, question: Question) -> int:
         return question.gpus // (self.tp * self.cp * self.pp * self.gtp)
@@ -94,12 +130,12 @@ class Mapping:
         """Axes that are not at their simplest value: `tp 8 pp 4 v 2 zero 1`."""
         words = [("tp", self.tp, 0), ("gtp", self.gtp, 1), ("cp", self.cp, 1), ("ep", self.ep, 1), ("pp", self.pp, 0), ("v", self.virtual_stages, 1),
                  ("", self.schedule, "1f1b" if self.virtual_stages == 1 else "interleaved"), ("mb", self.micro_batch, 0), ("zero", self.zero_stage, None), ("recompute", self.recompute, "none"),
-                 ("", self.tp_overlap, "none"), ("", self.stage_layers, EVEN)]
+                 ("", self.tp_overlap, "none"), ("", self.stage_layers, EVEN), ("", self.saving.replace("+", " "), NO_SAVING)]
         return " ".join(f"{name} {value}".strip() for name, value, simplest in words if value != simplest)
 
     def settings(self, question: Question) -> dict[str, object]:
         """Keys of a scenario."""
-        keys = {axis: getattr(self, axis) for axis in AXES if axis not in ("stage_layers", "gtp")}
+        keys = {axis: getattr(self, axis) for axis in AXES if axis not in ("stage_layers", "gtp", "saving")} | saved(self.saving)
         if max(self.gtp, question.gtp) > 1:
             keys["gtp.size"] = self.gtp
         if self.stage_layers != EVEN:
@@ -128,6 +164,7 @@ def axes(question: Question, allowed: frozenset[str] = frozenset()) -> dict[str,
         "tp_overlap": TP_OVERLAP,
         "stage_layers": STAGE_LAYERS,
         "gtp": _powers(question.nvlink_gpus) if DIVIDED_WEIGHTS in allowed else (question.gtp,),
+        "saving": (NO_SAVING,),
     }
 
 
@@ -168,6 +205,8 @@ RULES: tuple[Rule, ...] = (
     ("products overlap without tensor parallelism", lambda m, q: m.tp == 1 and m.tp_overlap != "none"),
     ("userbuffers need one server", lambda m, q: m.tp > q.nvlink_gpus and m.tp_overlap == "userbuffers"),
     ("weights are divided by gtp and by ZeRO 3", lambda m, q: m.gtp > 1 and m.zero_stage == 3),
+    ("activations leave in whole backward slots", lambda m, q: m.schedule.startswith("zb") and m.saves(ACTIVATIONS_AWAY) is not None),
+    ("offload and gtp", lambda m, q: m.gtp > 1 and OFFLOAD in m.saving),
     ("state is divided without replicas", lambda m, q: m.zero_stage > 0 and m.dp(q) * m.cp == 1),
 )
 

@@ -185,6 +185,9 @@ def test_the_same_command_gives_the_same_bytes_and_runs_nothing_again(tmp_path):
 
 
 @pytest.mark.parametrize("words, message", [
+    (["--allow", "ofload"], "plan.py: error: argument --allow: 'ofload' is not a feature; nearest: offload; accepted: tp_across_servers, gtp, offload, "),
+    (["--allow", "gtp,"], "plan.py: error: argument --allow: '' is not a feature; accepted: tp_across_servers, gtp, "),
+    (["--fix", "saving=none"], "plan.py: error: argument --fix: 'saving' is not an axis"),
     (["--fix", "tpp=1"], "plan.py: error: argument --fix: 'tpp' is not an axis; nearest: tp; accepted: tp, cp, "),
     (["--fix", "stage_layer=even"], "plan.py: error: argument --fix: 'stage_layer' is not an axis; nearest: stage_layers; accepted: tp, cp, "),
     (["--fix", "stage_layers=light"], "plan.py: error: --fix stage_layers=light: not a value of stage_layers; nearest: light_last; accepted: even, light_last, light_ends"),
