@@ -54,7 +54,7 @@ void Job::begin() {
   switch (kind_) {
     case Kind::kernel: rank_->gpu->sms().run(chain_, *this, stream_); break;
     case Kind::host:
-    case Kind::delay: executor_->fabric_.calendar().at(begun_at_ + duration_, *this, 0, 0); break;
+    case Kind::delay: executor_->fabric_.calendar().at(begun_at_ + duration_, *this, kOverTag, 0); break;
     case Kind::quiet: executor_->fabric_.when_quiet(*this, 0, 0); break;
     case Kind::collective:
       claimed_ = true;
@@ -63,8 +63,12 @@ void Job::begin() {
       if (rank_->gpu->sms().resident(claim_)) executor_->enter(*this);
       break;
     case Kind::copy:
-      if (copy_.start != Time())
-        executor_->fabric_.calendar().at(begun_at_ + copy_.start, *this, 0, 0);
+      if (copy_.kernel != nullptr) {
+        claimed_ = true;
+        claim_ = cta_gpu().sms().claim(copy_.kernel->ctas, copy_.kernel->footprint, *this, stream_);
+        if (cta_gpu().sms().resident(claim_)) begin_copying();
+      } else if (copy_.start != Time())
+        executor_->fabric_.calendar().at(begun_at_ + copy_.start, *this, kPostTag, 0);
       else
         post();
       break;
@@ -92,8 +96,25 @@ void Job::post() {
     message.bytes = transfer.bytes;
     executor_->fabric_.send(message);
   }
+  if (copy_.kernel != nullptr) return;
   finish();  // the stream goes on; the job is done when the bytes have arrived
   if (copy_.transfers.empty()) done();
+}
+
+gpu::Gpu& Job::cta_gpu() const { return copy_.kernel == nullptr ? *rank_->gpu : *copy_.kernel->gpu; }
+
+void Job::begin_copying() {
+  const CopyKernel& kernel = *copy_.kernel;
+  const Time copied =
+      executor_->fabric_.now() + Time::seconds(static_cast<double>(bytes_) / (kernel.bytes_per_s * kernel.ctas));
+  post();
+  ++landing_;
+  executor_->fabric_.calendar().at(copied, *this, kLandTag, 0);
+}
+
+void Job::land() {
+  if (--landing_ > 0) return;
+  copy_.kernel == nullptr ? done() : over();
 }
 
 void Job::cancel() {
@@ -115,13 +136,13 @@ void Job::on_kernel_done() {
   over();
 }
 
-void Job::on_claim_resident() { executor_->enter(*this); }
+void Job::on_claim_resident() { copy_.kernel != nullptr ? begin_copying() : executor_->enter(*this); }
 
 void Job::on_delivered(transport::Message& message) {
   delivery_.uncontended = later(delivery_.uncontended, message.uncontended);
   for (const transport::Message::Wait& wait : message.waits)
     if (wait.port != nullptr && wait.time > delivery_.waited) delivery_ = {delivery_.uncontended, wait.port, wait.time};
-  if (--landing_ == 0) done();
+  land();
 }
 
 bool Job::on_cut_off(const transport::Message&) {
@@ -145,6 +166,7 @@ void Job::done() {
 
 void Job::over() {
   if (course_ != nullptr && course_->goes_on(*this)) return;
+  if (copy_.kernel != nullptr && std::exchange(claimed_, false)) cta_gpu().sms().release(claim_);
   tell();
   finish();
   executor_->release(*this);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct CopyTarget {
   Bytes bytes = 0;
 };
 
+/// A kernel that copies instead of a copy engine: each CTA holds an SM from the first byte to the last one.
+struct CopyKernel {
+  gpu::Gpu* gpu = nullptr;  ///< that runs it
+  std::uint32_t ctas = 0;
+  gpu::CtaFootprint footprint;
+  double bytes_per_s = 0;  ///< of a CTA at most
+};
+
 /// Messages from a rank's memory to other memories, or in the opposite direction.
 struct Copy {
   std::vector<CopyTarget> transfers;
@@ -32,6 +41,8 @@ struct Copy {
   transport::MessageKind kind = transport::MessageKind::write;  ///< or read
   std::uint32_t queue_pair = 0;                                 ///< messages of one queue pair keep their order
   Time start{};  ///< time of the engine before the first byte; occupies the stream
+  /// Copies instead of a copy engine, and occupies the stream until the bytes have arrived; outlives the copy.
+  const CopyKernel* kernel = nullptr;
 };
 
 /// A transfer between two members of a communicator.
@@ -56,25 +67,29 @@ class Dependents {
     if (count_ < kInside)
       inside_[count_] = &job;
     else
-      more_.push_back(&job);
+      more().push_back(&job);
     ++count_;
   }
   std::uint32_t count() const { return count_; }
-  Job& operator[](std::uint32_t i) const { return *(i < kInside ? inside_[i] : more_[i - kInside]); }
+  Job& operator[](std::uint32_t i) const { return *(i < kInside ? inside_[i] : (*more_)[i - kInside]); }
   /// Brings them into the cache.
   void fetch() const {
     for (std::uint32_t i = 0; i < std::min(count_, kInside); ++i) __builtin_prefetch(inside_[i]);
   }
   void clear() {
-    if (count_ > kInside) more_.clear();
+    if (count_ > kInside) more_->clear();
     count_ = 0;
   }
 
  private:
+  std::vector<Job*>& more() {
+    if (more_ == nullptr) more_ = std::make_unique<std::vector<Job*>>();
+    return *more_;
+  }
   static constexpr std::uint32_t kInside = 3;
   std::uint32_t count_ = 0;
   std::array<Job*, kInside> inside_;
-  std::vector<Job*> more_;
+  std::unique_ptr<std::vector<Job*>> more_;  ///< made for the first one, and kept
 };
 
 /// Kernels of a rank, and the collective before them, which did not run, because their pass was composed.
@@ -141,7 +156,10 @@ class Job final : public gpu::Task,
   const gpu::Stream& stream() const { return *stream_; }
   /// Of a kernel job.
   const gpu::SharedChain& kernels() const { return chain_; }
-  /// For a collective: are its CTAs resident, or do they wait for SMs?
+  /// Of a collective, or a kernel that copies: the GPU of its CTAs, and how many they are.
+  gpu::Gpu& cta_gpu() const;
+  std::uint32_t ctas() const;
+  /// The same: are they resident, or do they wait for SMs?
   bool holds_sms() const;
   bool waits_for_sms() const;
 
@@ -154,16 +172,22 @@ class Job final : public gpu::Task,
   gpu::Activity activity() const override;
   void on_kernel_done() override;
   void on_claim_resident() override;
-  void on_event(std::uint32_t, std::uint64_t) override { kind_ == Kind::copy ? post() : over(); }
+  void on_event(std::uint32_t tag, std::uint64_t) override {
+    if (tag == kPostTag) return post();
+    tag == kLandTag ? land() : over();
+  }
   void on_delivered(transport::Message& message) override;
   bool on_cut_off(const transport::Message& message) override;
   void on_undeliverable(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return name(); }
-  void post();    ///< posts the messages; the stream goes on
-  void cancel();  ///< ends the job without running it
-  void done();    ///< notifies, and frees the object
-  void over();    ///< like done(), and the stream goes on
-  void tell();    ///< notifies the client and the dependents
+  static constexpr std::uint32_t kOverTag = 0, kPostTag = 1, kLandTag = 2;
+  void post();           ///< posts the messages; the stream goes on, unless a kernel copies
+  void begin_copying();  ///< by a kernel, whose CTAs are resident
+  void land();           ///< one of what a copy waits for: its messages, and the time of the kernel that copies
+  void cancel();         ///< ends the job without running it
+  void done();           ///< notifies, and frees the object
+  void over();           ///< like done(), and the stream goes on
+  void tell();           ///< notifies the client and the dependents
 
   // Many jobs wait in streams. What all of them need comes first, in few cache lines; what copies and exchanges need is last.
   Kind kind_ = Kind::kernel;

@@ -7,9 +7,11 @@
 
 namespace railyard::execution {
 
-bool Job::holds_sms() const { return claimed_ && rank_->gpu->sms().resident(claim_); }
+bool Job::holds_sms() const { return claimed_ && cta_gpu().sms().resident(claim_); }
 
-bool Job::waits_for_sms() const { return claimed_ && !rank_->gpu->sms().resident(claim_); }
+std::uint32_t Job::ctas() const { return copy_.kernel == nullptr ? collective_->spec().channels : copy_.kernel->ctas; }
+
+bool Job::waits_for_sms() const { return claimed_ && !cta_gpu().sms().resident(claim_); }
 
 std::vector<std::string> Executor::sm_waits() const {
   struct Wait {
@@ -20,22 +22,20 @@ std::vector<std::string> Executor::sm_waits() const {
   std::vector<std::string> lines;
   for (const Job& job : storage_) {
     if (!job.waits_for_sms()) continue;
-    const gpu::SmArray& sms = job.rank_->gpu->sms();
     std::string holders;
     for (const Job& other : storage_) {
-      if (!other.holds_sms() || other.rank_->gpu != job.rank_->gpu) continue;
+      if (!other.holds_sms() || &other.cta_gpu() != &job.cta_gpu()) continue;
       waits.push_back({&job, &other});
-      holders +=
-          fmt::format("{}{} holds {}", holders.empty() ? "" : ", ", other.name(), other.collective()->spec().channels);
+      holders += fmt::format("{}{} holds {}", holders.empty() ? "" : ", ", other.name(), other.ctas());
     }
-    lines.push_back(fmt::format("{} waits for {} of the {} SMs of {}: {}", job.name(),
-                                job.collective()->spec().channels, sms.count(), job.rank_->gpu->name(),
+    lines.push_back(fmt::format("{} waits for {} of the {} SMs of {}: {}", job.name(), job.ctas(),
+                                job.cta_gpu().sms().count(), job.cta_gpu().name(),
                                 holders.empty() ? "kernels hold them" : holders));
   }
   // A collective that waits on one GPU keeps its SMs on other GPUs until all its members have entered.
   for (const Wait& first : waits) {
     std::vector<const Wait*> chain{&first};
-    while (true) {
+    while (chain.back()->holds->collective() != nullptr) {  // a kernel that copies waits for nobody
       const auto next = std::find_if(waits.begin(), waits.end(), [&](const Wait& w) {
         return w.waits->collective() == chain.back()->holds->collective();
       });

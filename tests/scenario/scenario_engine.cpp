@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
     BOOST_TEST(text.find(part) != std::string::npos, text);
   };
   says(refusal("    - {us: 41}", "  eager_cal: []\n"),
-       "mine.yaml:63:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)");
+       "mine.yaml:68:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)");
   says(refusal("    - {cpus: [grace],", "    - {cpus: [graze], us: 72}\n"),
        "all_reduce.eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
        "xeon_sapphire_rapids, xeon_emerald_rapids, epyc_rome, epyc_milan, epyc_genoa, epyc_turin, grace (did you mean "

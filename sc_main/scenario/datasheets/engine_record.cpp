@@ -223,6 +223,24 @@ Record<EngineSheet> replicas_record() {
   return r;
 }
 
+Record<EngineSheet> kv_copies_record() {
+  using workload::inference::KvCopies;
+  using workload::inference::ServingRules;
+  const auto copies = [](auto of_copies) {
+    return within(within(&EngineSheet::rules, &ServingRules::kv_copies), of_copies);
+  };
+  Record<EngineSheet> r;
+  r.add("blocks", copies(&KvCopies::blocks), "thread blocks of the kernel that copies; 0: copy engines copy")
+      .range(0, 1024);
+  r.add("threads", copies(&KvCopies::threads), "of a thread block").range(1, 1024);
+  r.add("registers_per_thread", copies(&KvCopies::registers_per_thread), "of 4 bytes").range(1, 255);
+  r.add("gb_per_s_per_block", copies(&KvCopies::gb_per_s_per_block),
+        "of a thread block at most: its bytes in flight over the time to host memory and back")
+      .above(0, 1e4);
+  r.require_all();
+  return r;
+}
+
 /// Whether a list without entries, which stands for all, or with them has all of another one.
 template <class T>
 bool covers(const std::vector<T>& all, const std::vector<T>& some) {
@@ -362,6 +380,8 @@ Record<EngineSheet> engine_record() {
   r.group("two_instances", two_instances_record(),
           "how an instance that prefills and one that decodes share a request");
   r.group("replicas", replicas_record(), "attention replicas").fallback("least_load");
+  r.group("kv_copies", kv_copies_record(), "a kernel that copies KV between GPU and host memory")
+      .fallback("copy engines copy");
   r.group("all_reduce", collectives_record(), "all-reduces beside NCCL's").required();
   return r;
 }

@@ -31,7 +31,8 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
                                                  gpus.front()->datasheet(), spec_.engine, grid_.split()));
   grid_.connect_stages();
   KvOffloadClient& offloads = *this;
-  if (host.stores != nullptr) offload_.emplace(host, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
+  if (host.stores != nullptr)
+    offload_.emplace(host, spec_.rules.kv_copies, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
   if (role() != InstanceRole::decode || setting.keeps_prompts || setting.brings_first_token) ttft_.emplace(grid_.pp());
 }
 

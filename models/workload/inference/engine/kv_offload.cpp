@@ -6,11 +6,22 @@
 #include <utility>
 
 #include "gpu/datasheet.h"
+#include "gpu/kernels/device_terms.h"
 
 namespace railyard::workload::inference {
 
-KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,
-                     KvOffloadClient& client)
+namespace {
+
+execution::CopyKernel kernel_of(const KvCopies& copies, gpu::Gpu& gpu) {
+  constexpr std::uint32_t kRegisterBytes = 4;
+  const std::uint32_t register_kib = copies.threads * copies.registers_per_thread * kRegisterBytes / gpu::kBytesPerKib;
+  return {&gpu, copies.blocks, {copies.threads, register_kib, 0}, copies.gb_per_s_per_block * 1e9};
+}
+
+}  // namespace
+
+KvOffload::KvOffload(const HostKv& host, const KvCopies& copies, std::uint32_t block_tokens, std::string suffix,
+                     Grid& grid, Executor& executor, KvOffloadClient& client)
     : host_(host),
       block_tokens_(block_tokens),
       suffix_(std::move(suffix)),
@@ -30,6 +41,7 @@ KvOffload::KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string
     Rank& rank = grid.rank(r);
     rank.add_stream("kv_store");
     stores_.push_back(&rank.stream(rank.streams.size() - 1));
+    if (copies.blocks > 0) kernels_.push_back(kernel_of(copies, *rank.gpu));
     if (host_.disks.empty()) continue;
     const auto is_this = [&](const DiskShare& share) {
       return share.replica == replica_of(r) && share.disk == host_.disks[r];
@@ -172,7 +184,12 @@ void KvOffload::emit(const Fields& fields, const Source& source, std::uint64_t b
   execution::Copy copy;
   copy.transfers = {{is_load ? rank.gpu->window() : source.memory, blocks * block_bytes(fields.rank)}};
   copy.traffic_class = number(TrafficClass::kv);
-  copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
+  if (kernels_.empty()) {
+    copy.start = Time::seconds(rank.gpu->datasheet().copy.engine_us * 1e-6);
+  } else {
+    copy.engine = transport::Engine::sm;
+    copy.kernel = &kernels_[fields.rank];
+  }
   ++under_way_;
   executor_.copy(is_load ? *source.socket : rank, is_load ? *source.loads : *stores_[fields.rank], std::move(copy),
                  JobLabel::of(*this, fields), *this);

@@ -1,7 +1,7 @@
-// Copies of KV blocks between the GPUs of an instance and the memory of their sockets, by copy engines over PCIe, as vLLM's
-// OffloadingConnector makes them: a stream of each rank for each direction, each rank its own heads and layers. A block's layers are
-// together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). Which blocks, says the scheduler. Each attention
-// replica has a store of its own, and copies by its own ranks.
+// Copies of KV blocks between the GPUs of an instance and the memory of their sockets over PCIe: by copy engines, as vLLM's
+// OffloadingConnector makes them, or by a kernel, as SGLang's HiCache does. A rank has a stream for each direction, and copies its own
+// heads and layers. A block's layers are together in memory, so a batch's blocks are one copy per rank (since vLLM 0.12). The
+// scheduler says which blocks. Each attention replica has a store of its own, and copies by its own ranks.
 //
 // Stores may share the host memory of their servers. A rank writes to the memory of its own socket, and loads each block from the memory of
 // the socket where it was written: a copy for each socket, side by side.
@@ -24,6 +24,7 @@
 #include "transport/horizon.h"
 #include "workload/inference/engine/grid.h"
 #include "workload/inference/engine/kv_disk.h"
+#include "workload/inference/engine/serving_rules.h"
 #include "workload/inference/kv/kv_peers.h"
 #include "workload/inference/kv/kv_store.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
@@ -75,8 +76,8 @@ class KvOffloadClient {
 class KvOffload final : private JobClient, private JobNamer {
  public:
   /// @param suffix  of names of jobs
-  KvOffload(const HostKv& host, std::uint32_t block_tokens, std::string suffix, Grid& grid, Executor& executor,
-            KvOffloadClient& client);
+  KvOffload(const HostKv& host, const KvCopies& copies, std::uint32_t block_tokens, std::string suffix, Grid& grid,
+            Executor& executor, KvOffloadClient& client);
 
   /// @param shares  blocks, by the stores that have written them
   void load(std::uint32_t request, std::uint32_t replica, const KvTier::Shares& shares);
@@ -178,8 +179,9 @@ class KvOffload final : private JobClient, private JobNamer {
   Executor& executor_;
   KvOffloadClient& client_;
   std::unordered_map<transport::Window, Rank*> sockets_;
-  std::vector<std::vector<Source>> sources_;  ///< by rank; that of its own socket is the first
-  std::vector<gpu::Stream*> stores_, pulls_;  ///< by rank; pulls only with peers
+  std::vector<std::vector<Source>> sources_;    ///< by rank; that of its own socket is the first
+  std::vector<gpu::Stream*> stores_, pulls_;    ///< by rank; pulls only with peers
+  std::vector<execution::CopyKernel> kernels_;  ///< by rank; none: copy engines copy
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> loads_left_;  ///< copies, by request and rank
   /// Loads under way that nobody waits for, by request and rank; they end before later ones.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stale_loads_;

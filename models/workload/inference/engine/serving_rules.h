@@ -67,6 +67,14 @@ struct KvConnector {
 enum class FirstContact : std::uint8_t { before, in_run };
 inline constexpr std::array<const char*, 2> kFirstContactNames{"before", "in_run"};
 
+/// Who copies KV between a GPU and host memory: copy engines, or a kernel, whose CTAs take SMs from the kernels beside it.
+struct KvCopies {
+  std::uint32_t blocks = 0;                ///< CTAs of the kernel; 0: copy engines
+  std::uint32_t threads = 0;               ///< of a CTA
+  std::uint32_t registers_per_thread = 0;  ///< of 4 bytes
+  double gb_per_s_per_block = 0;  ///< of a CTA at most: its bytes in flight over the time to host memory and back
+};
+
 struct ServingRules {
   ExtraLayers extra_layers = ExtraLayers::first;
   bool passes_residual = false;  ///< a stage sends the residual beside the hidden state, in models that keep it apart
@@ -77,6 +85,7 @@ struct ServingRules {
   ReplicaRule replica = ReplicaRule::least_load;          ///< which attention replica takes a request
   ReplicaRule prefill_replica = ReplicaRule::least_load;  ///< the same of an instance that prefills for others
   transformer::ReplicaSum replica_sum = transformer::ReplicaSum::all_reduce;
+  KvCopies kv_copies;
   SpeculationRules speculation;
 
   /// An instance with these rules hands requests over as one with the others does.
