@@ -10,8 +10,9 @@ class Layout:
     """Ranks of the training; rank r runs on the r-th GPU of its groups. `order`: dimensions from adjacent ranks to ranks far apart."""
 
     order: tuple[str, ...]
-    size: dict[str, int]  # by dimension: tp, cp, dp, pp
+    size: dict[str, int]  # by dimension: tp, cp, ep, dp (of those with the same experts), pp
     is_sharded: bool  # replicas divide weights (ZeRO stage 3)
+    has_whole_experts: bool = False  # each rank of tp x ep has experts of its own; otherwise tp ranks divide each expert
 
     @property
     def ranks(self) -> int:
@@ -25,9 +26,29 @@ class Layout:
         return found
 
     def _replicas(self) -> Iterator[dict[str, int]]:
+        """Of all weights but those of experts."""
+        for place in self._expert_replicas():
+            for ep in range(self.size["ep"]):
+                yield place | {"ep": ep}
+
+    def _expert_replicas(self) -> Iterator[dict[str, int]]:
         for cp in range(self.size["cp"]):
             for dp in range(self.size["dp"]):
                 yield {"cp": cp, "dp": dp}
+
+    @property
+    def expert_shares(self) -> int:
+        """Ranks that hold the experts of a stage together, in equal shares."""
+        return self.size["tp"] * self.size["ep"]
+
+    def expert_groups(self, stage: int) -> list[tuple[list[list[int]], list[list[int]]]]:
+        """For each complete copy of a stage's experts: ranks that gather the parts of their experts, then ranks that gather the experts of all."""
+        found = []
+        for replica in self._expert_replicas():
+            ranks = [[self.rank(tp=tp, ep=ep, pp=stage, **replica) for tp in range(self.size["tp"])] for ep in range(self.size["ep"])]
+            whole = [sum(ranks, [])] if self.has_whole_experts else [list(of_tp) for of_tp in zip(*ranks)]
+            found.append(([] if self.has_whole_experts else ranks, whole))
+        return found
 
     def holders(self, stage: int) -> list[list[int]]:
         """For each complete copy of a stage's weights: the ranks that hold it together, in equal shares."""
@@ -40,5 +61,9 @@ class Layout:
 
 
 def layout_of(setup: dict, rank_order: str) -> Layout:
-    size = {name: int(setup.get(name, 1)) for name in ("tp", "cp", "dp", "pp")}
-    return Layout(tuple(name for name in rank_order.split("-") if name in size), size, setup.get("zero_stage") == 3)
+    size = {name: int(setup.get(name, 1)) for name in ("tp", "cp", "ep", "dp", "pp")}
+    whole = size["tp"] > 1 and setup.get("expert_tp") == 1
+    if whole:
+        size["ep"] //= size["tp"]
+    size["dp"] //= size["ep"]
+    return Layout(tuple(rank_order.split("-")), size, setup.get("zero_stage") == 3, whole)

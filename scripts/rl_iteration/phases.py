@@ -13,11 +13,10 @@ from .layout import Layout, layout_of
 from .scenario import Phase, Scenario
 
 RANK_ORDER = "tp-cp-ep-dp-pp"  # default of workload.rank_order
-NOT_SENT = {"ep": "weights of experts on different ranks", "gtp": "weights that GTP divides"}
 EXPLAINED = {
     "memory": [{"weights_bytes": float, "optimizer_bytes": float}],
     "checkpoint": [{"weights_bytes": float}],
-    "stages": [{"forward_kernels_s": float, "backward_kernels_s": float}],
+    "stages": [{"rank": int, "parameters_per_rank": float, "forward_kernels_s": float, "backward_kernels_s": float}],
 }
 PREFIX, GROUPS = "weights", "groups.json"  # of a trace
 NS = 1e-9
@@ -55,8 +54,13 @@ class Training:
 
     summary: dict
     forward_share: float  # of the kernels' time
-    stage_bytes: tuple[int, ...]  # weights of a pipeline rank, each parameter once
+    layout: Layout
+    weights: tuple[transfer.Weights, ...]  # by pipeline rank
     state_bytes: tuple[int, ...]  # weights and optimizer on a GPU, by pipeline rank
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(of_stage.total for of_stage in self.weights)
 
     @property
     def step_s(self) -> float:
@@ -95,6 +99,21 @@ class Phases:
         return self.updates * self.training.step_s
 
 
+def _weights(explained: dict, layout: Layout) -> tuple[transfer.Weights, ...]:
+    """Of all ranks of a stage, tp have different weights but for experts, and expert_shares have different experts. So what one rank has, and
+    what they have together, say how many bytes are experts."""
+    found = []
+    for rank, saved in enumerate(explained["checkpoint"]):
+        total, experts = int(saved["weights_bytes"]), 0
+        if layout.size["ep"] > 1:
+            parameters = sum(int(stage["parameters_per_rank"]) for stage in explained["stages"] if stage["rank"] == rank)
+            of_parameter = 4 if explained["memory"][rank]["weights_bytes"] >= 4 * parameters else 2  # with narrow copies, or only these, of less than 2 more
+            shares, divided = layout.expert_shares, layout.size["tp"]
+            experts = (total - divided * of_parameter * parameters) // (shares - divided) * shares
+        found.append(transfer.Weights(total - experts, experts))
+    return tuple(found)
+
+
 class Simulator:
     """Runs the phases of a scenario into `folder`."""
 
@@ -109,7 +128,7 @@ class Simulator:
     def phases(self, runs: int) -> Phases:
         """@param runs  of the rollouts, with consecutive seeds. @throws InputError, Failed, run_files.Error"""
         training = self._training()
-        layout = self._layout(training)
+        layout = training.layout
         first = self.scenario.seed
         made = [self._rollouts(seed) for seed in range(first, first + runs)]
         rollouts = tuple(found for found, _ in made)
@@ -118,8 +137,8 @@ class Simulator:
         trainers = [gpu for group, gpus in numbers.items() if group in training.summary["setup"]["groups"] for gpu in gpus][: layout.ranks]
         service = sorted(numbers[group][server * per_server + slot] for group, server, slot, per_server in made[0][1])
         shares = self._check_places(training, rollouts[0], trainers, service)
-        gpus, stages, bucket = sum(map(len, numbers.values())), list(training.stage_bytes), self.scenario.iteration.bucket_bytes
-        weights = transfer.to_own(gpus, layout, trainers, stages, bucket) if shares else transfer.to_others(gpus, layout, trainers, service, stages, bucket)
+        gpus, of_stages, bucket = sum(map(len, numbers.values())), list(training.weights), self.scenario.iteration.bucket_bytes
+        weights = transfer.to_own(gpus, layout, trainers, of_stages, bucket) if shares else transfer.to_others(gpus, layout, trainers, service, of_stages, bucket)
         away = shares and self.scenario.iteration.offload
         copies = [transfer.state(gpus, layout, trainers, list(training.state_bytes), to_host) for to_host in (True, False)] if away else []
         store_s, load_s = [self._trace(name, trace) for name, trace in zip(("state to host memory", "state from host memory"), copies)] or (0.0, 0.0)
@@ -139,15 +158,15 @@ class Simulator:
         explained = run_files.json_text_of(self.scenario.executable, self.scenario.said(phase, "--explain", "--json"), EXPLAINED, "what --explain says")
         summary = summaries.read(self._run("training", phase) / "summary.json")
         forward, backward = (sum(stage[f"{part}_kernels_s"] for stage in explained["stages"]) for part in ("forward", "backward"))
-        stages = tuple(int(rank["weights_bytes"]) for rank in explained["checkpoint"])
+        layout = self._layout(summary["setup"])
         state = tuple(int(rank["weights_bytes"] + rank["optimizer_bytes"]) for rank in explained["memory"])
-        return Training(summary, forward / (forward + backward), stages, state)
+        return Training(summary, forward / (forward + backward), layout, _weights(explained, layout), state)
 
-    def _layout(self, training: Training) -> Layout:
-        setup = training.summary["setup"]
-        for name, what in NOT_SENT.items():
-            if setup.get(name, 1) > 1:
-                raise self.scenario.wrong(f"training.{name}", f"{what} are not sent to rollouts; accepted: 1")
+    def _layout(self, setup: dict) -> Layout:
+        if setup.get("gtp", 1) > 1:
+            raise self.scenario.wrong("training.gtp", "weights that GTP divides are not sent to rollouts; accepted: 1")
+        if setup.get("ep", 1) > 1 and setup.get("zero_stage") == 3:
+            raise self.scenario.wrong("training.ep", "experts that ZeRO stage 3 divides are not sent to rollouts; accepted: 1, or zero_stage of 0 to 2")
         return layout_of(setup, str(self.scenario.given("training.rank_order") or RANK_ORDER))
 
     def _rollouts(self, seed: int) -> tuple[Rollouts, list[tuple[str, int, int, int]]]:

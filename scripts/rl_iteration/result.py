@@ -79,7 +79,7 @@ class Result:
                               f"{duration_text(tail)}, all after {duration_text(times.rollouts_mean)}"),
                  ("training", f"{phases.updates} {'step' if phases.updates == 1 else 'steps'} of {training.tokens} tokens and {duration_text(training.step_s)}, "
                               f"{100 * self.tokens / training.tokens / phases.updates:.0f} % full; {phases.scenario.iteration.logprob_passes} forward passes for log-probabilities"),
-                 ("weights", f"{bytes_text(sum(training.stage_bytes))}" + (f", {brief(sum(training.stage_bytes) * 1e-9 / phases.weights_s)} GB/s" if phases.weights_s else ""))]
+                 ("weights", f"{bytes_text(training.weights_bytes)}" + (f", {brief(training.weights_bytes * 1e-9 / phases.weights_s)} GB/s" if phases.weights_s else ""))]
         if phases.store_s:
             found.append(("state", f"at most {bytes_text(max(training.state_bytes))} of a GPU, {brief(max(training.state_bytes) * 1e-9 / phases.store_s)} GB/s to host memory"))
         for side, share in waits(times, self.schedule, phases.shares_gpus).items():
@@ -104,7 +104,7 @@ class Result:
             "shares_gpus": phases.shares_gpus, "iteration_s": self.seconds, "samples": self.samples, "tokens": self.tokens, "answer_tokens": self.answer_tokens,
             "samples_per_s": self.samples / self.seconds, "tokens_per_s_per_gpu": self.tokens / self.seconds / self.gpus, "updates": phases.updates,
             "parts_s": {name: self.times.part(name) for name in PARTS}, "rollouts_s": list(self.times.rollouts), "step_s": phases.training.step_s,
-            "weights_bytes": sum(phases.training.stage_bytes), "waits": waits(self.times, self.schedule, phases.shares_gpus), "changes_s": dict(what_ifs(phases, self.times)),
+            "weights_bytes": phases.training.weights_bytes, "waits": waits(self.times, self.schedule, phases.shares_gpus), "changes_s": dict(what_ifs(phases, self.times)),
         }
 
     def json_text(self) -> str:

@@ -3,7 +3,8 @@
 Weights go in buckets. On other GPUs (slime, OpenRLHF, verl's one_step_off_policy): the ranks that hold a stage's weights gather a bucket,
 and the first of them broadcasts it to all GPUs of the service; every engine gets all weights and keeps its share. On the same GPUs (verl,
 slime with --colocate): a stage's ranks broadcast their shares of a bucket to the other stages, then the ranks of each copy gather it,
-and engines read it where it is.
+and engines read it where it is. Experts have buckets of their own: tensor-parallel ranks gather the parts of their experts, then
+expert-parallel ranks gather the experts of all, and the rest is the same (slime, update_weight_from_distributed).
 """
 
 from dataclasses import dataclass, field
@@ -62,31 +63,61 @@ def _buckets(total: int, bucket: int) -> list[int]:
     return [bucket] * (total // bucket) + ([total % bucket] if total % bucket else [])
 
 
-def to_others(gpus: int, layout: Layout, trainers: list[int], service: list[int], stage_bytes: list[int], bucket: int) -> Trace:
+@dataclass(frozen=True)
+class Weights:
+    """Bytes of a pipeline rank's weights, each parameter once."""
+
+    common: int
+    experts: int = 0  # of routed experts that are on several ranks
+
+    @property
+    def total(self) -> int:
+        return self.common + self.experts
+
+
+def _gather_experts(trace: Trace, layout: Layout, trainers: list[int], groups: tuple[list[list[int]], list[list[int]]], size: int) -> None:
+    """@param groups  of a copy (Layout.expert_groups). @param size  of a bucket"""
+    for of_groups, result in zip(groups, (-(-size // layout.size["ep"]), size)):
+        for ranks in of_groups:
+            trace.gather([trainers[rank] for rank in ranks], result)
+
+
+def to_others(gpus: int, layout: Layout, trainers: list[int], service: list[int], weights: list[Weights], bucket: int) -> Trace:
     """Weights to a service on other GPUs.
 
-    @param trainers  GPU of each rank. @param service  its GPUs. @param stage_bytes  weights of each pipeline rank. @param bucket  bytes
+    @param trainers  GPU of each rank. @param service  its GPUs. @param weights  of each pipeline rank. @param bucket  bytes
     """
     trace = Trace(gpus)
-    for stage, total in enumerate(stage_bytes):
+    for stage, of_stage in enumerate(weights):
         holders = [trainers[rank] for rank in layout.holders(stage)[0]]
-        for size in _buckets(total, bucket):
+        for size in _buckets(of_stage.common, bucket):
             trace.gather(holders, size)
+            trace.broadcast([holders[0], *service], size)
+        for size in _buckets(of_stage.experts, bucket):
+            _gather_experts(trace, layout, trainers, layout.expert_groups(stage)[0], size)
             trace.broadcast([holders[0], *service], size)
     return trace
 
 
-def to_own(gpus: int, layout: Layout, trainers: list[int], stage_bytes: list[int], bucket: int) -> Trace:
+def to_own(gpus: int, layout: Layout, trainers: list[int], weights: list[Weights], bucket: int) -> Trace:
     """Weights to a service on the GPUs of the training. Parameters as of to_others()."""
     trace, stages = Trace(gpus), layout.size["pp"]
-    for stage, total in enumerate(stage_bytes):
-        for size in _buckets(total, bucket):
-            share = -(-size // len(layout.holders(stage)[0]))
-            for column in layout.columns():
-                trace.broadcast([trainers[column[stage]], *(trainers[rank] for i, rank in enumerate(column) if i != stage)], share)
+
+    def to_other_stages(stage: int, share: int) -> None:
+        for column in layout.columns():
+            trace.broadcast([trainers[column[stage]], *(trainers[rank] for i, rank in enumerate(column) if i != stage)], share)
+
+    for stage, of_stage in enumerate(weights):
+        for size in _buckets(of_stage.common, bucket):
+            to_other_stages(stage, -(-size // len(layout.holders(stage)[0])))
             for gathered in range(stages):
                 for copy in layout.holders(gathered):
                     trace.gather([trainers[rank] for rank in copy], size)
+        for size in _buckets(of_stage.experts, bucket):
+            to_other_stages(stage, -(-size // layout.expert_shares))
+            for gathered in range(stages):
+                for copy in layout.expert_groups(gathered):
+                    _gather_experts(trace, layout, trainers, copy, size)
     return trace
 
 

@@ -109,10 +109,10 @@ def test_state_goes_to_host_memory_and_back(same):
     assert found["iteration_s"] == pytest.approx(sum(found["parts_s"].values()), rel=1e-12)
 
 
-@pytest.mark.parametrize("order", ["tp-cp-dp-pp", "tp-pp-cp-dp"])
+@pytest.mark.parametrize("order", ["tp-cp-ep-dp-pp", "tp-pp-cp-ep-dp"])
 @pytest.mark.parametrize("is_sharded", [False, True])
 def test_every_rank_holds_a_share_of_one_copy(order, is_sharded):
-    layout = Layout(tuple(order.split("-")), {"tp": 2, "cp": 2, "dp": 3, "pp": 4}, is_sharded)
+    layout = Layout(tuple(order.split("-")), {"tp": 2, "cp": 2, "ep": 1, "dp": 3, "pp": 4}, is_sharded)
     held = sorted(rank for stage in range(4) for copy in layout.holders(stage) for rank in copy)
     assert held == list(range(48)) and len(layout.holders(0)) == (1 if is_sharded else 6)
     assert sorted(rank for column in layout.columns() for rank in column) == list(range(48))
@@ -120,12 +120,65 @@ def test_every_rank_holds_a_share_of_one_copy(order, is_sharded):
 
 
 def test_all_nodes_of_a_collective_are_on_all_its_ranks():
-    layout = Layout(("tp", "cp", "dp", "pp"), {"tp": 2, "cp": 1, "dp": 2, "pp": 2}, False)
-    trace = transfer.to_own(8, layout, list(range(8)), [5 << 20, 3 << 20], 2 << 20)
+    layout = Layout(("tp", "cp", "ep", "dp", "pp"), {"tp": 2, "cp": 1, "ep": 1, "dp": 2, "pp": 2}, False)
+    trace = transfer.to_own(8, layout, list(range(8)), [transfer.Weights(5 << 20), transfer.Weights(3 << 20)], 2 << 20)
     # Buckets 2, 2, 1 and 2, 1 MiB: each rank broadcasts or gets its share and gathers both stages' weights.
     assert [len(nodes) for nodes in trace.nodes] == [5 * 2] * 8
-    others = transfer.to_others(12, layout, list(range(8)), [8, 9, 10, 11], [5 << 20, 3 << 20], 2 << 20)
+    others = transfer.to_others(12, layout, list(range(8)), [8, 9, 10, 11], [transfer.Weights(5 << 20), transfer.Weights(3 << 20)], 2 << 20)
     assert [len(nodes) for nodes in others.nodes] == [3 + 3, 3, 0, 0, 2 + 2, 2, 0, 0] + [3 + 2] * 4
+
+
+MIXTURE = (FILE.replace("tiny.json", "tiny_experts.json").replace("  tp: 2\n  pp: 2\n", "  tp: 2\n  ep: 4\n  sequence_parallel: true\n")
+           .replace("bucket_mib: 1\n", "bucket_mib: 16\n"))
+EXPERTS, COMMON = 2 * 8 * 3 * 1024 * 2048 * 2, 247506944 - 2 * 8 * 3 * 1024 * 2048 * 2  # bytes: 2 layers of 8 experts of 3 matrices in bf16
+
+
+@pytest.mark.parametrize("settings, gathered", [
+    ([], COMMON + EXPERTS + 2 * EXPERTS),  # each expert of two ranks, then those of all, at both places of a group
+    (["--set", "training.expert_tp=1"], COMMON + EXPERTS),  # whole experts of tp x ep ranks
+    (["--set", "training.ep=1"], COMMON + EXPERTS)])
+def test_experts_of_several_ranks_are_gathered_and_broadcast_once(tmp_path, settings, gathered):
+    """Results of all-gathers, over the groups that have one."""
+    found = made(tmp_path, *settings, text=MIXTURE)
+    assert found["weights_bytes"] == COMMON + EXPERTS
+    assert metrics(tmp_path, "weights")["traffic_bytes"] == {"all_gather": gathered, "broadcast": COMMON + EXPERTS}
+    assert (COMMON + EXPERTS) / 50e9 < found["parts_s"]["weights"] < 3 * (COMMON + EXPERTS) / 50e9
+
+
+def test_experts_go_to_all_ranks_of_the_training(tmp_path):
+    """On the same GPUs: each of two stages sends its shares to the other one, and all ranks gather both. A stage has two ranks for each expert."""
+    text = MIXTURE.replace("t: {servers: 1}, r: {servers: 1}", "node: {servers: 1}").replace("  groups: {training: [t], rollouts: [r]}\n", "").replace("  ep: 4\n", "  ep: 2\n  pp: 2\n")
+    found = made(tmp_path, text=text)
+    weights = found["weights_bytes"]
+    replicas = 2  # of all but experts
+    traffic = metrics(tmp_path, "weights")["traffic_bytes"]
+    assert weights == COMMON + EXPERTS
+    # A share of common weights is on two ranks of a stage, one for each ep. Both stages' ranks gather: 2 x 2 groups of tp, then 2 of ep, for each stage.
+    assert traffic["broadcast"] == replicas * COMMON + EXPERTS
+    assert traffic["all_gather"] == 2 * (replicas * COMMON + EXPERTS + 2 * EXPERTS)
+
+
+def test_experts_that_replicas_divide_are_refused(tmp_path):
+    done = run(tmp_path, "--out", "out", "--set", "training.software=torchtitan", "--set", "training.zero_stage=3", text=MIXTURE)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "i.yaml:15:7: error: training.ep: experts that ZeRO stage 3 divides are not sent to rollouts; accepted: 1, or zero_stage of 0 to 2"), done.stderr
+
+
+@pytest.mark.parametrize("order, whole", [("tp-cp-ep-dp-pp", False), ("tp-cp-pp-ep-dp", False), ("tp-cp-ep-pp-dp", True)])
+def test_every_expert_is_in_each_copy(order, whole):
+    """tp 2, ep 4, two replicas of the experts: after both gathers each rank has all of its copy."""
+    layout = Layout(tuple(order.split("-")), {"tp": 2, "cp": 1, "ep": 4, "dp": 2, "pp": 2}, False, whole)
+    ranks = []
+    for stage in range(2):
+        for parts, all_of in layout.expert_groups(stage):
+            held = {rank: {rank} for groups in (parts, all_of) for group in groups for rank in group}
+            for groups in (parts, all_of):
+                for group in groups:
+                    together = set().union(*(held[rank] for rank in group))
+                    held.update((rank, together) for rank in group)
+            assert all(has == set(held) for has in held.values()) and len(held) == layout.expert_shares == 8
+            ranks += held
+    assert sorted(ranks) == list(range(32))
+    assert layout.expert_groups(0)[0][1][0][:2] == ([0, 1] if whole else [0, layout.rank(ep=1)])
 
 
 # -- outputs
