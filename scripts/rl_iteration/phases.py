@@ -163,8 +163,8 @@ class Simulator:
         return Training(summary, forward / (forward + backward), layout, _weights(explained, layout), state)
 
     def _layout(self, setup: dict) -> Layout:
-        if setup.get("gtp", 1) > 1:
-            raise self.scenario.wrong("training.gtp", "weights that GTP divides are not sent to rollouts; accepted: 1")
+        if setup.get("ep", 1) > 1 and setup.get("gtp", 1) > 1:
+            raise self.scenario.wrong("training.ep", "experts that GTP divides are not sent to rollouts; accepted: 1, or gtp: none")
         if setup.get("ep", 1) > 1 and setup.get("zero_stage") == 3:
             raise self.scenario.wrong("training.ep", "experts that ZeRO stage 3 divides are not sent to rollouts; accepted: 1, or zero_stage of 0 to 2")
         return layout_of(setup, str(self.scenario.given("training.rank_order") or RANK_ORDER))

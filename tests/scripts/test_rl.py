@@ -9,7 +9,7 @@ from platform_runs import BIN, ROOT, summary
 from scripts_inside import call
 
 from rl_iteration import iteration, transfer  # noqa: E402
-from rl_iteration.layout import Layout  # noqa: E402
+from rl_iteration.layout import Layout, layout_of  # noqa: E402
 
 FILE = f"""schema_version: 1
 platform: dgx_h100
@@ -112,7 +112,7 @@ def test_state_goes_to_host_memory_and_back(same):
 @pytest.mark.parametrize("order", ["tp-cp-ep-dp-pp", "tp-pp-cp-ep-dp"])
 @pytest.mark.parametrize("is_sharded", [False, True])
 def test_every_rank_holds_a_share_of_one_copy(order, is_sharded):
-    layout = Layout(tuple(order.split("-")), {"tp": 2, "cp": 2, "ep": 1, "dp": 3, "pp": 4}, is_sharded)
+    layout = Layout(tuple(order.split("-")), {"tp": 2, "gtp": 1, "cp": 2, "ep": 1, "dp": 3, "pp": 4}, is_sharded)
     held = sorted(rank for stage in range(4) for copy in layout.holders(stage) for rank in copy)
     assert held == list(range(48)) and len(layout.holders(0)) == (1 if is_sharded else 6)
     assert sorted(rank for column in layout.columns() for rank in column) == list(range(48))
@@ -120,7 +120,7 @@ def test_every_rank_holds_a_share_of_one_copy(order, is_sharded):
 
 
 def test_all_nodes_of_a_collective_are_on_all_its_ranks():
-    layout = Layout(("tp", "cp", "ep", "dp", "pp"), {"tp": 2, "cp": 1, "ep": 1, "dp": 2, "pp": 2}, False)
+    layout = Layout(("tp", "cp", "ep", "dp", "pp"), {"tp": 2, "gtp": 1, "cp": 1, "ep": 1, "dp": 2, "pp": 2}, False)
     trace = transfer.to_own(8, layout, list(range(8)), [transfer.Weights(5 << 20), transfer.Weights(3 << 20)], 2 << 20)
     # Buckets 2, 2, 1 and 2, 1 MiB: each rank broadcasts or gets its share and gathers both stages' weights.
     assert [len(nodes) for nodes in trace.nodes] == [5 * 2] * 8
@@ -158,6 +158,15 @@ def test_experts_go_to_all_ranks_of_the_training(tmp_path):
     assert traffic["all_gather"] == 2 * (replicas * COMMON + EXPERTS + 2 * EXPERTS)
 
 
+def test_weights_that_gtp_divides_are_gathered_from_all_its_ranks(apart, tmp_path):
+    """The same bytes as without it, each once."""
+    found = made(tmp_path, "--set", "training.gtp.size=2")
+    weights = found["weights_bytes"]
+    assert weights == apart[1]["weights_bytes"] and metrics(tmp_path, "weights")["traffic_bytes"] == {"all_gather": weights, "broadcast": weights}
+    groups = json.loads((tmp_path / "out" / "phases" / "traces" / "weights" / "groups.json").read_text())
+    assert sorted(groups.values())[0] == [0, 1, 2, 3] and layout_of({"tp": 2, "gtp": 2, "pp": 2}, "tp-cp-ep-dp-pp").rank(gtp=1) == 2
+
+
 def test_experts_that_replicas_divide_are_refused(tmp_path):
     done = run(tmp_path, "--out", "out", "--set", "training.software=torchtitan", "--set", "training.zero_stage=3", text=MIXTURE)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "i.yaml:15:7: error: training.ep: experts that ZeRO stage 3 divides are not sent to rollouts; accepted: 1, or zero_stage of 0 to 2"), done.stderr
@@ -166,7 +175,7 @@ def test_experts_that_replicas_divide_are_refused(tmp_path):
 @pytest.mark.parametrize("order, whole", [("tp-cp-ep-dp-pp", False), ("tp-cp-pp-ep-dp", False), ("tp-cp-ep-pp-dp", True)])
 def test_every_expert_is_in_each_copy(order, whole):
     """tp 2, ep 4, two replicas of the experts: after both gathers each rank has all of its copy."""
-    layout = Layout(tuple(order.split("-")), {"tp": 2, "cp": 1, "ep": 4, "dp": 2, "pp": 2}, False, whole)
+    layout = Layout(tuple(order.split("-")), {"tp": 2, "gtp": 1, "cp": 1, "ep": 4, "dp": 2, "pp": 2}, False, whole)
     ranks = []
     for stage in range(2):
         for parts, all_of in layout.expert_groups(stage):
