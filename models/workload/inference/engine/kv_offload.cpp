@@ -13,8 +13,8 @@ namespace railyard::workload::inference {
 namespace {
 
 execution::CopyKernel kernel_of(const KvCopies& copies, gpu::Gpu& gpu) {
-  constexpr std::uint32_t kRegisterBytes = 4;
-  const std::uint32_t register_kib = copies.threads * copies.registers_per_thread * kRegisterBytes / gpu::kBytesPerKib;
+  constexpr double kRegisterBytes = 4;
+  const double register_kib = copies.threads * copies.registers_per_thread * kRegisterBytes / gpu::kBytesPerKib;
   return {&gpu, copies.blocks, {copies.threads, register_kib, 0}, copies.gb_per_s_per_block * 1e9};
 }
 
