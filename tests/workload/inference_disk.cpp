@@ -1,7 +1,7 @@
 // KV on disks below host memory: what is written and read, what a read is worth, and what a failure leaves.
 #include "tests/support/job_bench.h"
-#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/ttft_sums.h"
 #include "workload/inference/kv/host_reads.h"
 
 using namespace railyard;
@@ -32,15 +32,6 @@ Bytes block_bytes(ServingBench& run) {
   Bytes sum = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) sum += grid.block_bytes(r / grid.tp(), kBlock);
   return sum;
-}
-
-void run_and_check(ServingBench& run) {
-  run.run();
-  for (const Stay& served : run.served) {
-    Time all;
-    for (const Time part : served.ttft.all()) all += part;
-    BOOST_TEST((all == served.times.first_token - served.request.arrival));
-  }
 }
 
 }  // namespace

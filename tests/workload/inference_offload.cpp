@@ -1,6 +1,6 @@
 // Copies of KV in host memory: what is stored and loaded, over which links, and what a load is worth.
-#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/ttft_sums.h"
 #include "workload/inference/kv/kv_tier.h"
 
 using namespace railyard;
@@ -24,15 +24,6 @@ Bytes block_bytes(ServingBench& run, std::size_t instance = 0) {
   Bytes sum = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) sum += grid.block_bytes(r / grid.tp(), kBlock);
   return sum;
-}
-
-void run_and_check(ServingBench& run) {
-  run.run();
-  for (Stay& served : run.served) {
-    Time all;
-    for (const Time part : served.ttft.all()) all += part;
-    BOOST_TEST((all == served.times.first_token - served.request.arrival));
-  }
 }
 
 }  // namespace

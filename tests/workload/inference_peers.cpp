@@ -1,7 +1,7 @@
 // KV that an instance reads from the host memory of another one, over the network: what is read, over which links, what a read takes, and
 // what is left if the other one fails.
-#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/ttft_sums.h"
 #include "workload/inference/kv/kv_peers.h"
 
 using namespace railyard;
@@ -31,15 +31,6 @@ Bytes block_bytes(ServingBench& run) {
   Bytes sum = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) sum += grid.block_bytes(r / grid.tp(), kBlock);
   return sum;
-}
-
-void run_and_check(ServingBench& run) {
-  run.run();
-  for (const Stay& served : run.served) {
-    Time all;
-    for (const Time part : served.ttft.all()) all += part;
-    BOOST_TEST((all == served.times.first_token - served.request.arrival));
-  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // One pool of a server's host memory for all alike instances: what they find of each other, over which links, and what stays when an
 // instance fails; and stores of attention replicas.
-#include "tests/support/serving_run.h"
 #include "tests/support/systemc_main.h"
+#include "tests/support/ttft_sums.h"
 #include "workload/inference/kv/kv_tier.h"
 
 using namespace railyard;
@@ -29,15 +29,6 @@ Bytes block_bytes(ServingBench& run, std::size_t instance = 0) {
   Bytes sum = 0;
   for (std::uint32_t r = 0; r < grid.ranks(); ++r) sum += grid.block_bytes(r / grid.width(), kBlock);
   return sum / grid.replicas();
-}
-
-void run_and_check(ServingBench& run) {
-  run.run();
-  for (const Stay& served : run.served) {
-    Time all;
-    for (const Time part : served.ttft.all()) all += part;
-    BOOST_TEST((all == served.times.first_token - served.request.arrival));
-  }
 }
 
 std::uint64_t sum_of(const ServingBench& run, std::uint64_t Scheduler::Counts::*what) {
