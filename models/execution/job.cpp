@@ -90,6 +90,7 @@ void Job::post() {
   message.engine = copy_.engine;
   message.kind = copy_.kind;
   message.queue_pair = copy_.queue_pair;
+  message.tell_waits = copy_.tells_waits;
   message.client = this;
   for (const CopyTarget& transfer : copy_.transfers) {
     message.destination = transfer.destination;

@@ -39,6 +39,7 @@ struct Copy {
   std::uint8_t traffic_class = 0;
   transport::Engine engine = transport::Engine::copy_engine;
   transport::MessageKind kind = transport::MessageKind::write;  ///< or read
+  bool tells_waits = false;                                     ///< JobClient::on_copy_waited() is called
   std::uint32_t queue_pair = 0;                                 ///< messages of one queue pair keep their order
   Time start{};  ///< time of the engine before the first byte; occupies the stream
   /// Copies instead of a copy engine, and occupies the stream until the bytes have arrived; outlives the copy.
@@ -109,6 +110,8 @@ class JobClient {
   /// Links failed, and no path is left for bytes that this job sends.
   /// @return true: the run goes on without these bytes, and on_job_failed() follows. False: the run ends here.
   virtual bool on_cut_off(const Job&) { return false; }
+  /// Of a copy that tells waits: MessageClient::on_waited() of one of its messages.
+  virtual void on_copy_waited(const Job&, const transport::PortCounters&, std::uint8_t /*traffic_class*/, Time) {}
   /// Called instead of on_job_done(); status() gives the reason. Next, all jobs that wait for this job, directly or
   /// indirectly, are cancelled. The client must not emit more jobs that wait for any of them.
   virtual void on_job_failed(const Job&) {}
@@ -177,6 +180,10 @@ class Job final : public gpu::Task,
     tag == kLandTag ? land() : over();
   }
   void on_delivered(transport::Message& message) override;
+  void on_waited(const transport::Message&, const transport::PortCounters& port, std::uint8_t traffic_class,
+                 Time time) override {
+    client_->on_copy_waited(*this, port, traffic_class, time);
+  }
   bool on_cut_off(const transport::Message& message) override;
   void on_undeliverable(transport::Message& message) override;
   std::string name_of(const transport::Message&) const override { return name(); }

@@ -20,6 +20,14 @@ GroupId Fabric::add_group(const std::vector<Window>& members) {
   return static_cast<GroupId>(context_.groups.size() - 1);
 }
 
+void Fabric::keep_line_users() {
+  for (Device* device : devices_)
+    for (std::uint32_t p = 0; p < device->ports(); ++p) {
+      PortCounters& counters = device->port(PortId(p)).counters;
+      if (counters.users == nullptr) counters.users = &line_users_.emplace_back();
+    }
+}
+
 Time Fabric::uncontended(Window source, Window destination, std::uint8_t traffic_class, Bytes bytes, Engine engine) {
   Message message;
   message.source = source;

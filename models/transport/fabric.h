@@ -11,6 +11,7 @@
 // assembly.h, edge/.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -53,6 +54,9 @@ class Fabric {
   std::vector<FluidStreamKey> streams_since(const std::vector<Window>& sources, Time since) const;
   /// The place of a fluid stream in this order; none: it has not sent yet.
   std::optional<std::uint32_t> stream_number(const FluidStreamKey& key) const;
+
+  /// From now on, ports remember whose trains had their lines (Message::tell_waits).
+  void keep_line_users();
 
   /// The set of queue pairs of a communicator (queue_pairs.h).
   std::uint16_t queue_pair_set(std::uint8_t traffic_class, std::vector<std::uint64_t> members, std::uint32_t instance) {
@@ -97,6 +101,7 @@ class Fabric {
   std::vector<Device*> devices_;
   QuietWatch quiet_watch_;
   QueuePairSets queue_pair_sets_;
+  std::deque<LineUsers> line_users_;
   std::unique_ptr<Fluid> fluid_;  ///< null: trains only
   std::uint64_t replayed_ = 0;
   bool charges_followed_ = false;

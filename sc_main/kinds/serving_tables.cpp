@@ -34,7 +34,7 @@ void ServingRun::open_tables(const OutputDirectory& directory) {
     transfers_csv_.emplace(directory.file("transfers.csv"));
     transfers_csv_->print(
         "request,from,to,bytes,descriptors,begun_s,handshake_s,post_s,staging_s,wire_s,alone_s,contention_s,landed_s,"
-        "worst_port,worst_port_s,from_replica,to_replica\n");
+        "worst_port,worst_port_s,worst_class,from_replica,to_replica\n");
   }
   if (has_choice()) {
     routing_csv_.emplace(directory.file("routing.csv"));
@@ -93,13 +93,13 @@ std::string ServingRun::port_name(const transport::PortCounters* counters) {
 
 void ServingRun::on_kv_moved(const workload::inference::KvMoved& moved) {
   if (!transfers_csv_) return;
-  transfers_csv_->print("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", moved.request,
+  transfers_csv_->print("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", moved.request,
                         spec().instances[moved.from].name, spec().instances[moved.to].name, moved.bytes,
                         moved.descriptors, exact_seconds(moved.begun), exact_seconds(moved.handshake),
                         exact_seconds(moved.post), exact_seconds(moved.staging), exact_seconds(moved.wire),
                         exact_seconds(moved.alone), exact_seconds(moved.wire - moved.alone),
                         exact_seconds(moved.landed), port_name(moved.waited_at), exact_seconds(moved.waited),
-                        moved.from_replica, moved.to_replica);
+                        moved.waited_for ? name(*moved.waited_for) : "", moved.from_replica, moved.to_replica);
 }
 
 void ServingRun::write_request(std::uint32_t request, const Stay& stay, Time ended, bool is_aborted) {

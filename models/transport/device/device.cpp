@@ -1,6 +1,7 @@
 #include "transport/device/device.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace railyard::transport {
 
@@ -190,6 +191,8 @@ void Device::start(Port& p, Transaction& t, std::uint8_t vc) {
   counters.charge(p.egress.free(), p.egress.free() - later(free_before, now()));
   counters.queued_bytes -= t.carried_bytes();
   blame(p, t, free_before, crossing.owed);
+  if (counters.users != nullptr)
+    counters.users->add(t.message, t.traffic_class, p.egress.free(), p.egress.free() - later(free_before, now()));
   if (context_.listener != nullptr) {
     context_.listener->on_queue(*this, p.id, counters.queued_bytes, now());
     context_.listener->on_start(*this, p.id, t, now(), crossing);
@@ -218,12 +221,28 @@ void Device::blame(Port& p, Transaction& t, Time line_free, Time owed) {
   if (t.message != nullptr && waited + owed != Time()) {
     const Bytes whole = std::max<Bytes>(1, t.message->bytes);
     const Time for_credit = sooner(waited, since(p.stalled, t.stalled_before));
-    if (for_credit != Time()) t.message->waited_at(waited_for, share(for_credit, t.held_up_bytes, whole));
+    const Time credit_share = share(for_credit, t.held_up_bytes, whole);
+    if (for_credit != Time()) t.message->waited_at(waited_for, credit_share);
     // Acks in front of a train delay it like other trains.
     const Time for_line = waited - for_credit + owed;
-    if (for_line != Time()) t.message->waited_at(p.counters, share(for_line, t.held_up_bytes, whole));
+    const Time line_share = share(for_line, t.held_up_bytes, whole);
+    if (for_line != Time()) t.message->waited_at(p.counters, line_share);
+    if (t.message->tell_waits) {
+      tell_waits(t, waited_for, credit_share);
+      tell_waits(t, p.counters, line_share);
+    }
   }
   t.held_up_bytes = t.payload_bytes;  // from here on, a wait delays only this transaction
+}
+
+void Device::tell_waits(const Transaction& t, const PortCounters& port, Time time) const {
+  if (time == Time() || port.users == nullptr) return;
+  const LineUsers::Times times = port.users->between(t.waiting_since, now(), t.message);
+  const Time all = std::accumulate(times.begin(), times.end(), Time());
+  for (std::size_t c = 0; c < times.size(); ++c)
+    if (times[c] != Time())
+      t.message->client->on_waited(*t.message, port, static_cast<std::uint8_t>(c),
+                                   share(time, times[c].fs(), all.fs()));
 }
 
 void Device::wake(Port& p, Time when) {

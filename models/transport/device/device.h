@@ -196,6 +196,8 @@ class Device : public sc_core::sc_module, protected CalendarClient {
   /// If links can fail, a transaction is received only when its head arrives, because it may never arrive.
   void head_arrived(Transaction& transaction);
   void start(Port& out, Transaction& transaction, std::uint8_t vc);
+  /// Tells the client of its message the classes that had the line of a port while it waited.
+  void tell_waits(const Transaction& transaction, const PortCounters& port, Time time) const;
   /// Attributes a transaction's wait to ports: time with a busy line to this port, time without credit to the
   /// downstream port for which the credit waited.
   void blame(Port& out, Transaction& transaction, Time line_free, Time owed);

@@ -43,6 +43,9 @@ class MessageClient {
   virtual std::string name_of(const Message&) const { return {}; }
   /// The last byte has left its source: the engine that wrote it is free. Only for messages with `tell_left`.
   virtual void on_left(Message&) {}
+  /// A part of what it waited for a port, in which other messages of this class had the line. Only for messages with
+  /// `tell_waits`, after Fabric::keep_line_users(). The client only takes note.
+  virtual void on_waited(const Message&, const PortCounters&, std::uint8_t /*traffic_class*/, Time) {}
 
  protected:
   ~MessageClient() = default;
@@ -72,8 +75,9 @@ struct Message {
   MessageKind kind = MessageKind::write;
   Rate source_rate;  ///< rate at which the engine writes; zero: as fast as the link
   std::uint32_t source_reads =
-      1;                   ///< of a write or multicast: operands read from the source's memory for each byte sent
-  bool tell_left = false;  ///< the client needs on_left(), which comes before on_delivered()
+      1;                    ///< of a write or multicast: operands read from the source's memory for each byte sent
+  bool tell_left = false;   ///< the client needs on_left(), which comes before on_delivered()
+  bool tell_waits = false;  ///< the client needs on_waited()
   MessageClient* client = nullptr;
   std::uint64_t cookie = 0;  ///< defined by the client
 

@@ -144,7 +144,11 @@ void Fluid::drain(FluidStream& stream, Time from) {
     }
   }
   if (alone == sized.drain) alone = stream.path->price().advance(sized.slowest_bytes, stream.carry);
-  if (from > message.started) message.waited_at(stream.path->crossings()[0].port->counters(), from - message.started);
+  if (from > message.started) {
+    PortCounters& first = stream.path->crossings()[0].port->counters();
+    message.waited_at(first, from - message.started);
+    if (message.tell_waits) message.client->on_waited(message, first, message.traffic_class, from - message.started);
+  }
   stream.begin(from, alone);
 }
 

@@ -1,5 +1,7 @@
 #include "transport/fluid/stream.h"
 
+#include <numeric>
+
 namespace railyard::transport {
 
 namespace {
@@ -20,6 +22,7 @@ void FluidStream::begin(Time from, Time alone) {
 void FluidStream::drain_from(Time from, Time alone) {
   if (!is_logged) leaving.pieces.clear();
   leaving.pieces.push_back({from, alone, speed});
+  if (front->tell_waits) note_others();
   front->left_at = speed > 0 ? from + Leaving::scaled(alone, 1 / speed) : Time::max();
 }
 
@@ -42,7 +45,23 @@ void FluidStream::stop(Time now, double longer) {
 void FluidStream::book_wait(Time until) const {
   const Time since = leaving.pieces.back().since;
   if (speed == 1 || until <= since) return;
-  front->waited_at(path->crossings()[narrowest()].port->counters(), Leaving::scaled(until - since, 1 - speed));
+  PortCounters& port = path->crossings()[narrowest()].port->counters();
+  const Time waited = Leaving::scaled(until - since, 1 - speed);
+  front->waited_at(port, waited);
+  if (!front->tell_waits) return;
+  const double all = std::accumulate(others.begin(), others.end(), 0.0);
+  for (std::size_t c = 0; c < others.size(); ++c)
+    if (others[c] > 0)
+      front->client->on_waited(*front, port, static_cast<std::uint8_t>(c), Leaving::scaled(waited, others[c] / all));
+}
+
+void FluidStream::note_others() {
+  others.clear();
+  if (speed == 1) return;
+  others.resize(kMaxClasses);
+  for (const FluidPort::Member& member : path->crossings()[narrowest()].port->members)
+    if (const auto& other = static_cast<const FluidStream&>(*member.flow); &other != this)
+      others[other.key.traffic_class()] += other.rate();
 }
 
 void FluidStream::push(Message& message) {

@@ -25,6 +25,8 @@ struct FluidStream : FluidFlow {
   Time wake = Time::max();    ///< the pending event, if any
   std::uint64_t carry = 0;    ///< of the price, along a gapless stream
   bool meets = false;         ///< other streams must be notified when it ends
+  /// Of a front with `tell_waits` that others slow down: their rates at its narrowest port, by class; otherwise empty.
+  std::vector<double> others;
 
   /// The front begins to drain, for the time that it would take without contention.
   void begin(Time from, Time alone);
@@ -37,6 +39,7 @@ struct FluidStream : FluidFlow {
   void change_speed(Time now);
   /// Records the time that the front has lost to other streams at this speed.
   void book_wait(Time until) const;
+  void note_others();
   void push(Message& message);
   /// The front has left: it is in flight now.
   void front_left();

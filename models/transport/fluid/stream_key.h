@@ -12,6 +12,7 @@ struct FluidStreamKey {
   bool operator==(const FluidStreamKey& other) const { return pair == other.pair && queue_pair == other.queue_pair; }
   Window source() const { return static_cast<Window>(pair >> kSource); }
   MessageKind kind() const { return static_cast<MessageKind>(pair >> kKind & 0xf); }
+  std::uint8_t traffic_class() const { return static_cast<std::uint8_t>(pair & 0xf); }
   /// A memory or a group, by kind.
   std::uint32_t target() const { return static_cast<std::uint32_t>(pair >> kTarget & 0xffffff); }
   FluidStreamKey between(Window source, std::uint32_t target) const {

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "transport/link/charge_log.h"
+#include "transport/link/line_users.h"
 #include "transport/link/traffic_class.h"
 
 namespace railyard::transport {
@@ -24,6 +25,7 @@ struct PortCounters {
   /// Of a replayed collective: `busy` includes all its charges from the instant `replayed_from` on.
   const ChargeLog* replayed = nullptr;
   Time replayed_from;
+  LineUsers* users = nullptr;  ///< null: nobody asks what messages waited for
 
   /// By class: time by which messages exceeded their time without contention, as far as they waited for this port. Last
   /// in the struct, because starting trains do not need it.

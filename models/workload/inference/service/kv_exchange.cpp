@@ -221,8 +221,12 @@ void KvExchange::emit(Fields fields, std::uint32_t first_layer, std::uint32_t la
     for (const CopyTarget& transfer : transfers) pieces.push_back({*rank.memory, transfer.destination, transfer.bytes});
     loads_->begun(JobLabel::of(*this, fields).arguments, pieces);
   }
-  const JobRef copy = executor_.copy(rank, rank.stream(Grid::kKv), {transfers, number(TrafficClass::kv)},
-                                     JobLabel::of(*this, fields), *this, ready);
+  execution::Copy messages;
+  messages.transfers = std::move(transfers);
+  messages.traffic_class = number(TrafficClass::kv);
+  messages.tells_waits = true;
+  const JobRef copy =
+      executor_.copy(rank, rank.stream(Grid::kKv), std::move(messages), JobLabel::of(*this, fields), *this, ready);
   Fields scatter = fields;
   scatter.what = kScatter;
   scatter.source = fields.rank;
@@ -249,6 +253,12 @@ void KvExchange::on_job_begun(const Job& job) {
   if (fields.what == kCopy && !staged_of(fields).empty()) return;  // under way since the kernel before it
   KvSends& sends = way(*begun.from, *begun.to).sends;
   pushes() ? sends.begun() : sends.begun(begun.earliest[fields.rank]);
+}
+
+void KvExchange::on_copy_waited(const Job& job, const transport::PortCounters& port, std::uint8_t traffic_class,
+                                Time time) {
+  const Part& of = part(job.label().as<Fields>().part);
+  if (!of.is_cancelled) prompts_.at(of.request).waits[{&port, traffic_class}] += time;
 }
 
 void KvExchange::on_job_done(const Job& job) {
@@ -330,6 +340,12 @@ void KvExchange::check_arrived(std::uint32_t request) {
   moved.from_replica = prompt.from.replica;
   moved.to_replica = prompt.to.replica;
   for (const Time time : prompt.posted) moved.post = later(moved.post, time);
+  Time longest;
+  for (const auto& [wait, time] : prompt.waits) {
+    if (wait.first != moved.waited_at || time <= longest) continue;
+    longest = time;
+    moved.waited_for = static_cast<TrafficClass>(wait.second);
+  }
   if (is_per_layer()) way(*prompt.from, *prompt.to).sends.closes();
   prompts_.erase(request);
   executor_.passed(this, request);

@@ -42,6 +42,8 @@ struct KvMoved {
   Time wire, alone, staging;
   const transport::PortCounters* waited_at = nullptr;  ///< port for which a message waited longest; null: none waited
   Time waited;
+  std::optional<TrafficClass>
+      waited_for;  ///< that had the line of that port longest while messages waited; none is known
 };
 
 class KvExchangeClient {
@@ -72,7 +74,9 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
         connector_(std::move(connector)),
         names_requests_(names_requests),
         executor_(executor),
-        client_(client) {}
+        client_(client) {
+    executor_.fabric().keep_line_users();
+  }
 
   /// expected() knows what is on its way. Call before the first transfer.
   void follow_loads() { loads_.emplace(executor_.fabric()); }
@@ -147,6 +151,8 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
     Time computed;  ///< when that was known
     KvMoved moved;
     std::vector<Time> posted;  ///< pushed: by prefill rank, time of its posts
+    /// Of all messages, for ports while a class had their lines.
+    std::map<std::pair<const transport::PortCounters*, std::uint8_t>, Time> waits;
   };
   struct Way {
     HandoffPlan plan;
@@ -208,6 +214,8 @@ class KvExchange : private JobClient, private JobNamer, private KvContactsClient
   void check_arrived(std::uint32_t request);
 
   void on_job_begun(const Job& job) override;
+  void on_copy_waited(const Job& job, const transport::PortCounters& port, std::uint8_t traffic_class,
+                      Time time) override;
   void on_job_done(const Job& job) override;
   std::string name(std::uint64_t arguments) const override;
   std::string task(std::uint64_t arguments) const override;
