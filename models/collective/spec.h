@@ -110,6 +110,7 @@ struct CollectiveSpec {
   std::uint32_t barriers_after = 0;
   bool both_directions = false;  ///< ring: every second channel runs in the opposite direction
   bool registered = false;       ///< nvls: members' vectors are where the switches reach them, so nothing is copied
+  bool takes_sms = true;         ///< its CTAs; otherwise it runs beside kernels without them
   bool one_way = false;          ///< send/recv: only the first member sends, only the second one receives
   std::uint8_t traffic_class = 0;
   std::uint16_t queue_pair_set = 0;  ///< of its communicator (transport/device/queue_pairs.h)
@@ -121,10 +122,11 @@ struct CollectiveSpec {
 
   /// All fields, to compare and to sort by.
   auto key() const {
-    return std::tuple_cat(std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes,
-                                          slots, barriers_before, barriers_after, both_directions, registered, one_way,
-                                          traffic_class, queue_pair_set, launch, host, shares.key(), tokens.key()),
-                          cost.key());
+    return std::tuple_cat(
+        std::make_tuple(operation, algorithm, protocol, bytes, root, channels, slices, chunk_bytes, slots,
+                        barriers_before, barriers_after, both_directions, registered, takes_sms, one_way, traffic_class,
+                        queue_pair_set, launch, host, shares.key(), tokens.key()),
+        cost.key());
   }
 };
 

@@ -337,6 +337,7 @@ CollectiveSpec choose(const CollectiveRequest& request, const Group& group, cons
   spec.bytes = request.bytes;
   spec.root = request.root;
   spec.both_directions = request.both_directions;
+  spec.takes_sms = request.takes_sms;
   spec.traffic_class = request.traffic_class;
   spec.queue_pair_set = request.queue_pair_set.value_or(0);
   const bool shots = request.algorithm == Algorithm::one_shot || request.algorithm == Algorithm::two_shot;

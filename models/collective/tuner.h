@@ -38,6 +38,7 @@ struct CollectiveRequest {
   /// All-gathers and reduce-scatters inside a server whose switches multicast run as TransformerEngine's userbuffers.
   bool registered = false;
   std::uint32_t most_channels = 0;  ///< NCCL_MAX_CTAS; 0: no limit
+  bool takes_sms = true;            ///< otherwise no kernel stays while messages are under way
   bool in_graph = false;            ///< launched by a CUDA graph instead of from a stream
   std::uint8_t traffic_class = 0;
   std::optional<std::uint16_t> queue_pair_set;  ///< of the communicator (transport/device/queue_pairs.h)

@@ -57,6 +57,10 @@ void Job::begin() {
     case Kind::delay: executor_->fabric_.calendar().at(begun_at_ + duration_, *this, kOverTag, 0); break;
     case Kind::quiet: executor_->fabric_.when_quiet(*this, 0, 0); break;
     case Kind::collective:
+      if (!collective_->spec().takes_sms) {
+        executor_->enter(*this);
+        break;
+      }
       claimed_ = true;
       claim_ = rank_->gpu->sms().claim(collective_->spec().channels, collective::cta_of(collective_->spec()), *this,
                                        stream_);

@@ -58,6 +58,11 @@ void add_forward(StepList& steps, LayerTimer* timer, const ModelShape& model, co
         if (timer != nullptr) steps.add(part, timer->attention_output(pass));
       } else if (timer != nullptr && part == LayerPart::mlp) {
         add_mlp(steps, *timer, model, pass.kind);
+      } else if (timer != nullptr && shares_experts && steps.split().turns == MicroBatchTurns::in_stages) {
+        steps.add(part, timer->attention_input(pass));
+        steps.end_step();
+        steps.add(part, timer->attention_core(pass));
+        steps.add(part, timer->attention_output(pass));
       } else if (timer != nullptr) {
         steps.add(part, timer->attention_body(pass));
       }

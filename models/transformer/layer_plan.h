@@ -48,9 +48,10 @@ struct LayerSplit {
   /// Type in which sequence parallelism gathers inputs of narrow products and gradients of their results; none: the
   /// model's.
   std::optional<DataType> gathered = std::nullopt;
-  std::optional<RankLoad> load = std::nullopt;  ///< of this rank's experts; none: even
-  std::uint32_t replicas = 1;                   ///< of attention, which share the experts (replica_steps.h)
-  ExpertRanks experts = {};                     ///< of the replicas
+  std::optional<RankLoad> load = std::nullopt;    ///< of this rank's experts; none: even
+  std::uint32_t replicas = 1;                     ///< of attention, which share the experts (replica_steps.h)
+  ExpertRanks experts = {};                       ///< of the replicas
+  MicroBatchTurns turns = MicroBatchTurns::none;  ///< of the replicas, in a pass of two micro-batches
   /// Tensor-parallel ranks do not divide experts; whole ones are dealt to all tp x ep ranks (Megatron-LM,
   /// --expert-tensor-parallel-size 1). With sequence parallelism and even routing.
   bool whole_experts = false;

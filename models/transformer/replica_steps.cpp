@@ -24,6 +24,15 @@ void add_experts(StepList& steps, LayerTimer* timer, const LayerPass& pass) {
   steps.add(kPart, experts);
 }
 
+/// Shared experts beside the exchange that was added last.
+void add_beside(StepList& steps, LayerTimer* timer, const LayerPass& pass, std::uint64_t tokens) {
+  if (timer == nullptr) return;
+  const Segment shared = timer->whole_shared_experts(tokens, pass.kind);
+  if (shared.kernels.empty()) return;
+  steps.run_beside_next();
+  steps.add(kPart, shared);
+}
+
 }  // namespace
 
 Bytes dispatch_bytes(const ModelShape& model, std::uint32_t kind, ExpertExchange exchange, std::uint64_t tokens) {
@@ -43,10 +52,11 @@ Bytes combine_bytes(const ModelShape& model, std::uint64_t tokens) {
 void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelShape& model, const LayerPass& pass) {
   const std::uint64_t all = pass.group_tokens, own = ceil_div(steps.tokens(), steps.split().tp);
   const ExpertRanks& ranks = steps.split().experts;
+  const MicroBatchTurns turns = steps.split().turns;
   if (timer != nullptr) {
     steps.add(kPart, timer->norm(kPart, steps.split().scatters_tokens() ? own : steps.tokens()));
     steps.add(kPart, timer->router(own));
-    steps.add(kPart, timer->whole_shared_experts(own, pass.kind));
+    if (turns == MicroBatchTurns::none) steps.add(kPart, timer->whole_shared_experts(own, pass.kind));
   }
   if (ranks.exchange == ExpertExchange::allgather_reducescatter) {
     const Bytes scores = stored_bytes(all * model.experts, model.dtype);
@@ -56,8 +66,10 @@ void add_replica_expert_steps(StepList& steps, LayerTimer* timer, const ModelSha
   } else {
     steps.add(kPart, RankGroup::ep, Operation::all_to_all,
               fullest(ranks, dispatch_bytes(model, pass.kind, ranks.exchange, own)));
+    if (turns == MicroBatchTurns::in_stages) add_beside(steps, timer, pass, own);
     add_experts(steps, timer, pass);
     steps.add(kPart, RankGroup::ep, Operation::all_to_all, fullest(ranks, combine_bytes(model, own)));
+    if (turns == MicroBatchTurns::at_exchanges) add_beside(steps, timer, pass, own);
   }
   steps.add(kPart, Operation::all_gather, hidden_bytes(model, steps.split().replica_tokens(steps.tokens())));
 }

@@ -16,6 +16,16 @@
 //                   (vLLM, use_sequence_parallel_moe: model_executor/models/deepseek_v2.py, config/parallel.py)
 //   reduce_scatter  attention, reduce-scatter, norm of ceil(T / tp) tokens, and so on
 //                   (SGLang, layers/communicator.py, _scatter_hidden_states_and_residual, and layers/dp_attention.py)
+//
+// Two micro-batches of a pass take turns on the SMs, while the messages of an exchange of the other one are under way. Shared
+// experts are then beside an exchange:
+//
+//   at_exchanges  attention, norm, router | dispatch; experts | combine beside shared experts. The other micro-batch has its
+//                 turn at each bar (vLLM, --enable-dbo: model_executor/layers/fused_moe/modular_kernel.py, dbo_yield() after
+//                 prepare_async() and after finalize_async() with the shared experts; v1/worker/ubatching.py)
+//   in_stages     products before attention | attention, norm, router | dispatch beside shared experts | experts; combine |
+//                 end of combine | of which the first micro-batch is two stages ahead (SGLang, --enable-two-batch-overlap:
+//                 batch_overlap/operations_strategy.py, _compute_moe_deepseek_blog_decode, tbo_delta_stages 2)
 #pragma once
 
 #include "transformer/step_list.h"

@@ -68,6 +68,10 @@ constexpr std::array<const char*, 3> kExpertExchangeNames{"allgather_reducescatt
 enum class ReplicaSum : std::uint8_t { all_reduce, reduce_scatter, one_rank };
 constexpr std::array<const char*, 3> kReplicaSumNames{"all_reduce", "reduce_scatter", "one_rank"};
 
+/// How the kernels of two micro-batches take turns on a rank, while tokens of the other one are under way (replica_steps.h).
+enum class MicroBatchTurns : std::uint8_t { none, at_exchanges, in_stages };
+constexpr std::array<const char*, 3> kMicroBatchTurnsNames{"none", "at_exchanges", "in_stages"};
+
 /// Whole experts dealt to tensor-parallel ranks that all have the same tokens: each rank computes the copies for its own
 /// experts, and the all-reduce after them adds the results (vLLM, enable_expert_parallel without data parallelism).
 struct ExpertRanks {

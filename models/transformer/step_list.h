@@ -22,6 +22,8 @@ class StepList {
 
   /// Joins the kernels to the last step if it is of the same part and does not run beside a collective.
   void add(LayerPart part, const Segment& kernels);
+  /// The next kernels are a step of their own.
+  void end_step() { ends_ = true; }
   /// A part's backward kernels, and the sum of the gradients of its input over the ranks if there is dgrad.
   /// @param narrow  the input of the part's first product was gathered narrow
   void add_backward(LayerPart part, const PartBackward& kernels, const TrainingForm& form, Direction direction,
@@ -64,6 +66,7 @@ class StepList {
   LayerTimer* const timer_;
   const Bytes activations_, narrow_activations_, attention_input_;
   std::vector<LayerStep> steps_;
+  bool ends_ = false;  ///< the last one
 };
 
 }  // namespace railyard::transformer

@@ -56,6 +56,17 @@ def experts(instance, more=""):
                                                                "up to 24"),
     (experts("tp: 4, ep: 4", "  experts: {exchange: deepep}\n"),
      "7:23: error: workload.experts.exchange: unknown value 'deepep'; accepted: allgather_reducescatter, all_to_all, deepep_low_latency"),
+    (experts("dp: 4", "  experts: {micro_batches: 2}\n"), "7:28: error: workload.experts.micro_batches: 2 with exchange "
+     "allgather_reducescatter, which takes SMs until its end; accepted: exchange deepep_low_latency, or 1 micro-batch"),
+    (experts("dp: 4", "  experts: {exchange: deepep_low_latency, micro_batches: 0}\n"),
+     "7:58: error: workload.experts.micro_batches: '0' is out of range; accepted: 1 to 2"),
+    (experts("dp: 4", "  experts: {exchange: deepep_low_latency, micro_batches: 3}\n"),
+     "7:58: error: workload.experts.micro_batches: '3' is out of range; accepted: 1 to 2"),
+    (experts("tp: 4, ep: 4", "  experts: {exchange: deepep_low_latency, micro_batches: 2}\n"),
+     "7:58: error: workload.experts.micro_batches: 2 with dp 1, whose ranks exchange no tokens; accepted: dp of 2 or more, or 1 micro-batch"),
+    (experts("dp: 4, engine: trtllm-1.0", "  experts: {exchange: deepep_low_latency, micro_batches: 2}\n"),
+     "7:58: error: workload.experts.micro_batches: 2 with engine trtllm-1.0, which has no steps of two micro-batches; "
+     "accepted: vllm-0.19, sglang-0.5, or 1 micro-batch"),
 ])
 def test_experts_that_ranks_cannot_hold(tmp_path, text, line):
     scenario = tmp_path / "s.yaml"

@@ -190,6 +190,25 @@ Record<EngineSheet> speculation_record() {
   return complete(r);
 }
 
+Record<EngineSheet> micro_batches_record() {
+  using namespace workload::inference;
+  const auto rule = [](auto of_rules) {
+    return within(within(&EngineSheet::rules, &ServingRules::micro_batches), of_rules);
+  };
+  constexpr std::uint32_t kMostTokens = 1 << 24;
+  Record<EngineSheet> r;
+  r.choice(
+      "turns", rule(&MicroBatchRules::turns), words_of(transformer::kMicroBatchTurnsNames),
+      "when two micro-batches take turns. at_exchanges: at each exchange of tokens; in_stages: five in a layer, of "
+      "batches of decodes only");
+  r.add("decode_tokens", rule(&MicroBatchRules::decode_tokens),
+        "least tokens of each attention replica in a batch of decodes; at_exchanges only")
+      .range(0, kMostTokens);
+  r.add("prompt_tokens", rule(&MicroBatchRules::prompt_tokens), "the same of a batch with prompts")
+      .range(0, kMostTokens);
+  return complete(r);
+}
+
 Record<EngineSheet> two_instances_record() {
   using namespace workload::inference;
   const auto rule = [](auto of_rules) { return within(&EngineSheet::rules, of_rules); };
@@ -382,6 +401,8 @@ Record<EngineSheet> engine_record() {
   r.group("replicas", replicas_record(), "attention replicas").fallback("least_load");
   r.group("kv_copies", kv_copies_record(), "a kernel that copies KV between GPU and host memory")
       .fallback("copy engines copy");
+  r.group("micro_batches", micro_batches_record(), "steps of two micro-batches (workload.experts.micro_batches)")
+      .fallback("none");
   r.group("all_reduce", collectives_record(), "all-reduces beside NCCL's").required();
   return r;
 }

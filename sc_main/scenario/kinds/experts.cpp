@@ -28,6 +28,10 @@ Record<ExpertsSection> experts_record() {
         "ones several times (DeepSeek's EPLB); 0: once each")
       .range(0, 1u << 16)
       .fallback("none: consecutive experts on a rank");
+  r.add("micro_batches", &ExpertsSection::micro_batches,
+        "2: a step is divided in two, whose exchanges hide behind the kernels of the other half (--enable-dbo, "
+        "two-batch overlap)")
+      .range(1, 2);
   return r;
 }
 
@@ -65,6 +69,26 @@ transformer::ExpertRanks resolve_expert_ranks(std::optional<std::uint32_t> ep, c
   transformer::ExpertRanks result = transformer::expert_ranks(model, *ep, routing, experts.redundant);
   result.exchange = experts.exchange;
   return result;
+}
+
+workload::inference::MicroBatchRules resolve_micro_batches(const ExpertsSection& experts,
+                                                           const workload::inference::Mapping& mapping,
+                                                           const workload::inference::MicroBatchRules& of_engine,
+                                                           const std::string& engine, const Source& source) {
+  using transformer::ExpertExchange;
+  if (experts.micro_batches == 1) return {};
+  const std::string key = "workload.experts.micro_batches";
+  const auto refuse = [&](const std::string& with, const std::string& accepted) {
+    throw InputError(place_of(source.root, key), key + ": 2 with " + with + "; accepted: " + accepted);
+  };
+  if (mapping.dp == 1) refuse("dp 1, whose ranks exchange no tokens", "dp of 2 or more, or 1 micro-batch");
+  if (experts.exchange != ExpertExchange::deepep_low_latency)
+    refuse(std::string("exchange ") + transformer::kExpertExchangeNames[static_cast<std::size_t>(experts.exchange)] +
+               ", which takes SMs until its end",
+           "exchange deepep_low_latency, or 1 micro-batch");
+  if (of_engine.turns == transformer::MicroBatchTurns::none)
+    refuse("engine " + engine + ", which has no steps of two micro-batches", "vllm-0.19, sglang-0.5, or 1 micro-batch");
+  return of_engine;
 }
 
 void check_experts_used(bool has_ep, const Source& source) {

@@ -9,6 +9,7 @@
 #include "transformer/model_shape.h"
 #include "transformer/routing.h"
 #include "workload/inference/engine/mapping.h"
+#include "workload/inference/engine/micro_batch_rules.h"
 
 namespace railyard::scenario {
 
@@ -17,6 +18,7 @@ struct ExpertsSection {
   std::optional<transformer::Routing> routing;  ///< none: even, or traced
   std::string routing_file;
   std::optional<std::uint32_t> redundant;
+  std::uint32_t micro_batches = 1;
 };
 Record<ExpertsSection> experts_record();
 
@@ -28,6 +30,12 @@ transformer::ExpertRanks resolve_expert_ranks(std::optional<std::uint32_t> ep, c
                                               const workload::inference::Mapping& mapping,
                                               const transformer::ModelShape& model, const std::string& key,
                                               const Source& source);
+/// Rules of an engine for steps of two micro-batches: none, if the scenario asks for one.
+/// @throws InputError  it asks for two, and the instance has no exchange that hides behind kernels, or the engine has no rules
+workload::inference::MicroBatchRules resolve_micro_batches(const ExpertsSection& experts,
+                                                           const workload::inference::Mapping& mapping,
+                                                           const workload::inference::MicroBatchRules& of_engine,
+                                                           const std::string& engine, const Source& source);
 /// @throws InputError  workload.experts is written, and no instance has ep or dp
 void check_experts_used(bool has_ep, const Source& source);
 

@@ -80,6 +80,8 @@ InstanceSpec resolve_instance(const InstanceSection& written, const InstanceDefa
   spec.mapping.experts =
       resolve_expert_ranks(written.ep, defaults.experts, spec.mapping, setting.model, key, setting.source);
   spec.mapping.experts.sum = spec.rules.replica_sum;
+  spec.rules.micro_batches =
+      resolve_micro_batches(defaults.experts, spec.mapping, spec.rules.micro_batches, spec.engine.name, setting.source);
   const std::string blocks_key = (written.kv_blocks ? key : "workload") + ".kv_blocks";
   if (const std::optional<std::uint32_t> blocks = written.kv_blocks ? written.kv_blocks : defaults.kv_blocks)
     spec.kv_blocks = KvBlocks{*blocks, blocks_key, place_of(setting.source.root, blocks_key)};

@@ -123,9 +123,12 @@ Pass Engine::plan(Iteration& iteration) {
     return item.is_decode && item.tokens == spec_.graphs.decode_tokens;
   });
   const std::uint32_t tokens = grid_.replicas() == 1 ? batch.tokens() : batch.fullest_replica().tokens();
+  const bool is_captured = spec_.graphs.is_captured(decodes, tokens);
   iteration.padded_tokens = spec_.graphs.padded(decodes, tokens);
-  Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens,
-                        spec_.graphs.pads && spec_.graphs.is_captured(decodes, tokens));
+  Pass pass = plan_pass(grid_, batch, spec_.host, iteration.padded_tokens, spec_.graphs.pads && is_captured);
+  if (const auto halves = divide(batch, grid_.replicas(), spec_.micro_batches,
+                                 is_captured ? std::optional(iteration.padded_tokens) : std::nullopt, spec_.graphs))
+    plan_halves(pass, grid_, *halves, spec_.micro_batches.turns);
   pass.launch = spec_.host.layer(spec_.graphs.launch(decodes, tokens), pass.layer_kernels);
   if (drafter_) drafter_->add(pass, batch, spec_.graphs, spec_.host);
   pass.index = composed_;

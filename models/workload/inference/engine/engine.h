@@ -39,6 +39,7 @@ struct EngineSpec {
   StageHop hop;
   Host host;
   CudaGraphs graphs;
+  MicroBatchRules micro_batches;
   TokenIds token_ids = TokenIds::to_first_stage;
   std::uint32_t max_in_flight = 1;  ///< batches, for the causes of idle stages
   bool names_requests = false;      ///< names of passes contain the request

@@ -54,6 +54,19 @@ Grid::Grid(const std::string& name, const std::string& index, const transformer:
                                                           stage_request(engine, TrafficClass::tp), executor.fabric()));
 }
 
+void Grid::connect_halves() {
+  // DeepEP's low-latency kernels end when their messages are posted; a hook receives them (csrc/deep_ep.cpp,
+  // low_latency_dispatch(), return_recv_hook). Its buffers hold two exchanges, one of which is received before the next.
+  collective::CollectiveRequest request = communicator(0).request();
+  request.takes_sms = false;
+  std::vector<std::size_t> streams;
+  for (std::uint32_t t = 0; t < width(); ++t) {
+    streams.push_back(rank(t).streams.size());
+    rank(t).add_stream("exchange");
+  }
+  exchanges_ = std::make_unique<Communicator>(communicator(0).ranks(), std::move(streams), request, executor_.fabric());
+}
+
 void Grid::connect_stages() {
   if (pp() == 1) return;
   collective::CollectiveRequest request;
@@ -131,13 +144,18 @@ void allow_reuse(const std::vector<Grid*>& grids, std::vector<collective::OtherT
     for (std::uint32_t p = 0; p < grid->pp(); ++p) {
       groups.push_back(&grid->communicator(p));
       Communicator& of_tp = grid->communicator(p, transformer::RankGroup::tp);
-      if (&of_tp != groups.back()) groups.push_back(&of_tp);
+      if (&of_tp == groups.back()) continue;
+      groups.push_back(&of_tp);
+      // Collectives of replicas run beside the exchanges of the other micro-batch.
+      if (grid->divides()) groups.push_back(&grid->exchanges());
     }
   for (const Grid* grid : grids)
     for (std::uint32_t r = 0; r < grid->ranks() && grid->pp() > 1; ++r)
       others.push_back({*grid->rank(r).memory, *grid->rank((r + grid->tp()) % grid->ranks()).memory,
                         number(TrafficClass::pp), &grid->sends(r / grid->tp())});
   Communicator::allow_reuse(groups, others, fabric, begin_together);
+  for (const Grid* grid : grids)
+    if (grid->divides() && grid->tp() == 1) grid->exchanges().share_reuse(grid->communicator(0));
 }
 
 }  // namespace railyard::workload::inference

@@ -57,6 +57,12 @@ class Grid {
     return in_replicas ? *in_replicas_[stage] : communicator(stage);
   }
 
+  /// Allows exchanges(). Call before the first job.
+  void connect_halves();
+  /// Those of two micro-batches: all ranks of the stage, in a stream beside that of the kernels, without SMs.
+  Communicator& exchanges() const { return *exchanges_; }
+  bool divides() const { return exchanges_ != nullptr; }
+
   /// Allows exchange(). Call before the first job.
   void connect_stages();
   /// Sends bytes from rank t of a stage to rank t of the next one, or of the last stage to the first one, by NCCL's kernels
@@ -111,6 +117,7 @@ class Grid {
   Executor& executor_;
   Communicators groups_;                                    ///< by stage
   std::vector<std::unique_ptr<Communicator>> in_replicas_;  ///< by stage: of tensor parallelism; none: as groups_
+  std::unique_ptr<Communicator> exchanges_;                 ///< null: no step is divided
   std::vector<std::unique_ptr<Communicator>> hops_;         ///< from rank p*tp+t to the next stage, or to the first one
   std::vector<transport::Horizon*> sends_;                  ///< by stage
   std::vector<transformer::Stage> stages_;

@@ -30,6 +30,7 @@ Instance::Instance(std::uint32_t id, const InstanceSpec& spec, const Setting& se
     engine_.add_drafts(std::make_unique<Drafter>(*spec_.speculation, spec_.scheduler.drafts.tokens,
                                                  gpus.front()->datasheet(), spec_.engine, grid_.split()));
   grid_.connect_stages();
+  if (spec_.rules.micro_batches.turns != transformer::MicroBatchTurns::none) grid_.connect_halves();
   KvOffloadClient& offloads = *this;
   if (host.stores != nullptr)
     offload_.emplace(host, spec_.rules.kv_copies, spec_.scheduler.block_tokens, suffix_, grid_, executor, offloads);
@@ -46,6 +47,7 @@ EngineSpec Instance::engine_spec(const Setting& setting) const {
   }
   engine.max_in_flight = is_paged() ? spec_.scheduler.max_in_flight : spec_.whole->groups * spec_.whole->max_in_flight;
   engine.graphs = spec_.cudagraph;
+  engine.micro_batches = spec_.rules.micro_batches;
   engine.graphs.decode_tokens = 1 + spec_.scheduler.drafts.tokens;
   engine.suffix = suffix_;
   if (role() == InstanceRole::prefill) engine.handoff = setting.handoff;

@@ -36,6 +36,23 @@ Step step_of(Grid& grid, const ScheduledBatch& batch) {
   return step;
 }
 
+/// By kinds of layers.
+std::vector<std::vector<Pass::Step>> plan_layers(Grid& grid, const Step& step, std::uint64_t padded_tokens,
+                                                 bool pads_replicas, const transformer::LayerSplit& split) {
+  transformer::LayerPass layer = step.attention;
+  layer.padded_tokens = padded_tokens;
+  if (grid.replicas() > 1) {
+    layer.padded_tokens = padded_tokens != 0 ? padded_tokens : step.tokens;
+    layer.group_tokens = pads_replicas ? split.group_tokens(layer.padded_tokens) : step.all_tokens;
+  }
+  std::vector<std::vector<Pass::Step>> layers(grid.model().kinds.size());
+  for (layer.kind = 0; layer.kind < layers.size(); ++layer.kind)
+    for (const transformer::LayerStep& s : plan_layer(grid.model(), grid.timer(), layer, split))
+      layers[layer.kind].push_back(
+          {s.part, s.kernels.chain(s.part), s.operation, s.bytes, s.group, false, s.beside_next});
+  return layers;
+}
+
 }  // namespace
 
 std::size_t kernels_of(const std::vector<Pass::Step>& steps) {
@@ -52,16 +69,7 @@ Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::u
   Pass pass;
   pass.tokens = padded_tokens != 0 ? padded_tokens : step.tokens;
   pass.embedding = timer.embedding(pass.tokens).chain(transformer::LayerPart::embedding);
-  transformer::LayerPass layer = step.attention;
-  layer.padded_tokens = padded_tokens;
-  if (grid.replicas() > 1) {
-    layer.padded_tokens = pass.tokens;
-    layer.group_tokens = pads_replicas ? grid.split().group_tokens(pass.tokens) : step.all_tokens;
-  }
-  pass.layers.resize(grid.model().kinds.size());
-  for (layer.kind = 0; layer.kind < pass.layers.size(); ++layer.kind)
-    for (const transformer::LayerStep& s : plan_layer(grid.model(), timer, layer, grid.split()))
-      pass.layers[layer.kind].push_back({s.part, s.kernels.chain(s.part), s.operation, s.bytes, s.group});
+  pass.layers = plan_layers(grid, step, padded_tokens, pads_replicas, grid.split());
   for (std::uint32_t l = 0; l < grid.model().layers; ++l)
     pass.layer_kernels += static_cast<double>(kernels_of(pass.layers[grid.model().kind(l)]));
   pass.layer_kernels /= grid.model().layers;
@@ -69,6 +77,21 @@ Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::u
   pass.prepare = host.step(step.sequences);
   pass.host_is_async = host.async;
   return pass;
+}
+
+void plan_halves(Pass& pass, Grid& grid, const Halves& halves, transformer::MicroBatchTurns turns) {
+  transformer::LayerSplit split = grid.split();
+  split.turns = pass.turns = turns;
+  pass.halves.resize(pass.layers.size());
+  for (std::size_t half = 0; half < 2; ++half) {
+    const std::vector<std::vector<Pass::Step>> layers =
+        plan_layers(grid, step_of(grid, halves.batches[half]), halves.tokens[half], halves.pads, split);
+    for (std::size_t kind = 0; kind < layers.size(); ++kind) pass.halves[kind][half] = layers[kind];
+  }
+  const transformer::ModelShape& model = grid.model();
+  while (turns == transformer::MicroBatchTurns::in_stages && pass.whole_layers < model.layers &&
+         !model.routes(model.kinds[model.kind(pass.whole_layers)]))
+    ++pass.whole_layers;
 }
 
 }  // namespace railyard::workload::inference

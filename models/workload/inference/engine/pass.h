@@ -1,10 +1,12 @@
 // The kernels and collectives of one forward pass of an instance: what the scheduler has composed, planned layer by layer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "workload/inference/engine/grid.h"
+#include "workload/inference/engine/micro_batches.h"
 #include "workload/inference/scheduler/scheduled_batch.h"
 
 namespace railyard::workload::inference {
@@ -24,15 +26,24 @@ struct Pass {
     Bytes bytes = 0;
     transformer::RankGroup group = transformer::RankGroup::tp;  ///< of the collective
     bool begins_layer = false;                                  ///< of a draft: the host launches its layer
+    bool beside_next = false;                                   ///< an exchange of a micro-batch: beside the next step
+    bool is_exchange() const { return kernels == nullptr && group == transformer::RankGroup::ep; }
   };
   std::vector<std::vector<Step>> layers;  ///< by the model's kinds of layers
+  /// By the model's kinds of layers, those of two micro-batches (micro_batches.h).
+  std::vector<std::array<std::vector<Step>, 2>> halves;
+  transformer::MicroBatchTurns turns = transformer::MicroBatchTurns::none;  ///< of the halves, if there are any
+  std::uint32_t whole_layers = 0;         ///< first ones of a divided pass, which are not
   std::vector<std::vector<Step>> drafts;  ///< passes of the last stage that follow (drafter.h)
   Time draft_launch;                      ///< host time for each of their layers
   Time prepare;                           ///< host time before the first kernel
   Time launch;                            ///< host time for each layer; 0: all layers are launched at once
-  double layer_kernels = 0;               ///< kernels of a layer, on average over the model
+  double layer_kernels = 0;               ///< kernels of a layer, on average over the model; of a micro-batch as many
   bool host_is_async = false;             ///< prepared at once; else when stage
                                           ///< 0 has finished the previous pass
+
+  bool is_divided() const { return turns != transformer::MicroBatchTurns::none; }
+  bool is_divided(std::uint32_t layer) const { return is_divided() && layer >= whole_layers; }
 };
 
 std::size_t kernels_of(const std::vector<Pass::Step>& steps);
@@ -44,5 +55,8 @@ std::size_t kernels_of(const std::vector<Pass::Step>& steps);
 /// @param pads_replicas  the CUDA graph has so many tokens in each replica; otherwise those with fewer are not padded
 Pass plan_pass(Grid& grid, const ScheduledBatch& batch, const Host& host, std::uint64_t padded_tokens = 0,
                bool pads_replicas = false);
+
+/// Sets the halves of a pass.
+void plan_halves(Pass& pass, Grid& grid, const Halves& halves, transformer::MicroBatchTurns turns);
 
 }  // namespace railyard::workload::inference

@@ -53,13 +53,14 @@ Pipeline::What Pipeline::what_of(const Pass::Step& collective) {
 }
 
 JobRef Pipeline::emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
-                           const std::vector<JobRef>& after) {
+                           const std::vector<JobRef>& after, std::uint32_t half) {
   if (duration == Time()) return {};
   Fields fields{};
   fields.pass = number;
   fields.stage = stage;
   fields.layer = layer;
   fields.what = what;
+  fields.half = half;
   ++state(number).host_left;
   Rank& rank = grid_.rank(stage, 0);
   return executor_.host(rank, rank.stream(Grid::kHost), duration, JobLabel::of(*this, fields), *this, after);
@@ -97,7 +98,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     }
     first = false;
   };
-  const char* jobs_run = executor_.not_composed(communicator);
+  const char* jobs_run = pass.is_divided() ? "its two micro-batches take turns" : executor_.not_composed(communicator);
   const bool is_pushed = client_.handoff() != HandoffGrain::fetched;
   if (jobs_run == nullptr && is_pushed && (client_.handoff() == HandoffGrain::per_layer || stage.layers == 1))
     jobs_run = "its KV is pushed layer by layer";
@@ -138,7 +139,8 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     if (p > 0) launches.after.push_back(prepared);
     ++state(number).host_left;
   }
-  for (std::uint32_t l = 0; l < stage.layers; ++l) {
+  if (pass.is_divided()) emit_turns(number, last);
+  for (std::uint32_t l = 0; l < stage.layers && !pass.is_divided(); ++l) {
     if (composes && l == course_layers) {
       executor_.course(communicator, steps_, launches, *this, last, waits);
       composes = false;
@@ -172,6 +174,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     }
   }
   if (composes) executor_.course(communicator, steps_, launches, *this, last, waits);
+  if (pass.is_divided()) join_halves(number, !has_head && !has_drafts, last);
   if (has_head) kernels(kHead, pass.head, 0, !has_drafts);
   if (has_drafts) emit_drafts(number, prepared, last);
 
@@ -190,38 +193,6 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     const CopyTarget transfer{grid_.rank(p + 1, t).gpu->window(), bytes};
     incoming[t] = executor_.copy(rank, rank.stream(Grid::kPp), {{transfer}, railyard::number(TrafficClass::pp)},
                                  label(kActivation, t, 0, false), *this, {last[t]});
-  }
-}
-
-void Pipeline::emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last) {
-  const Pass& pass = state(number).pass;
-  const std::uint32_t stage = grid_.pp() - 1;
-  Fields fields{};
-  fields.pass = number;
-  fields.stage = stage;
-  for (std::uint32_t d = 0; d < pass.drafts.size(); ++d) {
-    fields.layer = d;
-    for (const Pass::Step& step : pass.drafts[d]) {
-      fields.last = d + 1 == pass.drafts.size() && &step == &pass.drafts[d].back();
-      if (step.kernels == nullptr) {
-        fields.what = kDraftReduce;
-        fields.tp = 0;
-        ++state(number).collectives_left;
-        Communicator& ranks = grid_.communicator(stage, step.group);
-        executor_.collective(ranks, ranks.choose(step.operation, step.bytes), JobLabel::of(*this, fields), *this, last);
-        continue;
-      }
-      JobRef launched;
-      if (step.begins_layer)
-        launched = emit_host(number, kDraftLaunch, stage, d, pass.draft_launch,
-                             d == 0 && stage > 0 ? std::vector<JobRef>{prepared} : std::vector<JobRef>());
-      fields.what = kDraft;
-      for (fields.tp = 0; fields.tp < grid_.width(); ++fields.tp) {
-        Rank& rank = grid_.rank(stage, fields.tp);
-        last[fields.tp] = executor_.kernel(rank, rank.stream(Grid::kCompute), step.kernels, JobLabel::of(*this, fields),
-                                           *this, {launched});
-      }
-    }
   }
 }
 
@@ -247,7 +218,7 @@ void Pipeline::count_host_wait(const Job& job, const State& s, RankState& rank) 
   if (!(is_launched && !f.first) && !(f.first && f.stage == 0)) return;
   // Other kernels wait for nothing but their launch.
   const Time ready = f.first ? sooner(job.begun_at(), s.launched[f.stage]) : job.begun_at();
-  const Time waited = since(ready, job.reached_at());
+  const Time waited = since(ready, later(job.reached_at(), rank.exchanged));
   times_[rank_of(job)].host_s += waited.seconds();
   if (!f.first) rank.host_waits += waited;
 }
@@ -265,6 +236,12 @@ void Pipeline::on_job_begun(const Job& job) {
     if (job.kind() == Job::Kind::copy || is_sender(job)) rank.send_begun = job.begun_at();
     return;
   }
+  if (is_beside(job)) {
+    ++rank.exchanges;
+    return;
+  }
+  if (s.pass.is_divided()) count_exchange_wait(job, rank);
+  ++rank.running;
   if (job.kind() == Job::Kind::kernel && !rank.has_kernel) {
     rank.has_kernel = true;
     rank.first_kernel = job.begun_at();
@@ -317,6 +294,13 @@ void Pipeline::on_job_done(const Job& job) {
   RankState& rank = s.ranks[rank_of(job)];
   RankTimes& times = times_[rank_of(job)];
   const Time now = executor_.fabric().now();
+  if (is_beside(job)) {
+    rank.exchanged = now;
+    --rank.exchanges;
+    if (rank.running == 0) tell(job, PassActivity::launch, now);
+    return;
+  }
+  if (job.kind() != Job::Kind::host) --rank.running;
   switch (job.kind()) {
     case Job::Kind::kernel:
       times.kernels_s += job.duration().seconds();
@@ -334,7 +318,8 @@ void Pipeline::on_job_done(const Job& job) {
       return;
     default: break;  // no time of these
   }
-  tell(job, f.last ? PassActivity::left_stage : PassActivity::launch, now);
+  const PassActivity next = rank.exchanges > 0 ? PassActivity::collective : PassActivity::launch;
+  tell(job, f.last ? PassActivity::left_stage : next, now);
   if (f.last) end_rank(job, s, rank);
 }
 

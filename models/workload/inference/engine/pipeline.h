@@ -6,6 +6,8 @@
 //   per layer: the steps of its plan (transformer/layer_plan.h)
 //   [LM head and draft passes on the last stage] send to the same t of stage p+1
 //
+// The layers of two micro-batches take turns (micro_batches.h), and their exchanges of tokens have a stream of their own.
+//
 // If host time is modelled (workload/host.h), the host prepares the pass before
 // the first kernel of stage 0 and launches each layer before its attention
 // kernels. These are jobs in the host stream of rank t = 0 of the stage.
@@ -13,6 +15,7 @@
 // Streams are in order. Stage p starts the next pass as soon as it has finished this pass, so passes are pipelined.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <string>
 #include <vector>
@@ -97,7 +100,8 @@ struct RankTimes {
 ///   Host_P_Launch_PP[p]_Layer[l]_Chunk[i]              Host_D_Launch_PP[p]_Layer[l]_Step_[i]
 ///   Host_P_Launch_PP[p]_Draft[d]_Chunk[i]              Host_D_Launch_PP[p]_Draft[d]_Step_[i]
 ///
-/// with _Req[n] at the end if a run has several requests and the pass belongs to one request. Iterations of an engine
+/// with _Half[h] at the end of those of a layer if the pass has two micro-batches, and _Req[n] if a run has several requests
+/// and the pass belongs to one request. Iterations of an engine
 /// that mixes both are named It[i]_PP[p]_TP[t], and otherwise as prefill, with It[i] in the place of Chunk[i] and
 /// Host for Host_P. If a service has several instances of a role, _Inst[name] follows.
 enum class PassNames : std::uint8_t { prefill, decode, iteration };
@@ -155,15 +159,17 @@ class Pipeline : private JobClient, private JobNamer {
     std::uint32_t tp : 12;               ///< of a collective 0: that of its first member
     std::uint32_t layer : 12, what : 5;  ///< layer: of draft passes, the number of the draft
     std::uint32_t first : 1, last : 1;   ///< first or last job of the pass on this rank
-    std::uint32_t : 1;
+    std::uint32_t half : 1;              ///< of a divided pass: which micro-batch
   };
   static Fields fields_of(const Job& job) { return job.label().as<Fields>(); }
   struct RankState {
     Time begun;  ///< begin of the first job
     Time ready;  ///< the first job waited only for its turn in the stream
     Time first_kernel, last_kernel_end;
-    Time send_begun;  ///< begin of the send of activations to the next stage
-    Time host_waits;  ///< sum of waits for the host after the first job
+    Time send_begun;                           ///< begin of the send of activations to the next stage
+    Time host_waits;                           ///< sum of waits for the host after the first job
+    Time exchanged;                            ///< of a divided pass: end of the latest exchange
+    std::uint32_t exchanges = 0, running = 0;  ///< of a divided pass: exchanges and other jobs that have begun
     bool has_begun = false, has_kernel = false;
   };
   /// Times of kernels on a rank, at least.
@@ -199,15 +205,23 @@ class Pipeline : private JobClient, private JobNamer {
   std::uint32_t rank_of(const Job& job) const { return job.rank().number; }
   /// A job of the host that launches a stage; no job if `duration` is 0.
   JobRef emit_host(std::uint32_t number, What what, std::uint32_t stage, std::uint32_t layer, Time duration,
-                   const std::vector<JobRef>& after);
+                   const std::vector<JobRef>& after, std::uint32_t half = 0);
   /// Of a collective of tensor parallelism.
   static What what_of(const Pass::Step& collective);
   void emit_stage(std::uint32_t number, std::uint32_t stage, std::vector<JobRef>& incoming, JobRef prepared);
+  /// The layers of a divided pass: kernels in turns, and exchanges in a stream of their own. @param last  as emit_drafts()
+  void emit_turns(std::uint32_t number, std::vector<JobRef>& last);
+  /// A job that begins when all exchanges are over. @param is_last  of the pass
+  void join_halves(std::uint32_t number, bool is_last, std::vector<JobRef>& last);
+  /// An exchange of a divided pass, which runs beside kernels.
+  bool is_beside(const Job& job) const;
   /// @param last  jobs before them, by t; then their own last ones
   void emit_drafts(std::uint32_t number, JobRef prepared, std::vector<JobRef>& last);
   /// Reports the activity of rank t = 0 of a stage.
   void tell(const Job& job, PassActivity activity, Time when);
   void count_host_wait(const Job& job, const State& state, RankState& rank);
+  /// What a divided pass waits for in an exchange or for the host, which a job of the kernels' stream has done by now.
+  void count_exchange_wait(const Job& job, const RankState& rank);
   LeastTimes least_times(const Pass& pass) const;
   /// Of the job's kernels and those that follow on its rank.
   Time least_time(const Fields& fields) const;
@@ -236,7 +250,8 @@ class Pipeline : private JobClient, private JobNamer {
   std::string suffix_;  ///< of names
   std::deque<State> states_;
   std::uint32_t first_state_ = 0;
-  std::deque<StageSends> sends_;  ///< by stage
+  std::deque<StageSends> sends_;                  ///< by stage
+  std::array<std::vector<JobRef>, 2> under_way_;  ///< of the pass that is emitted: latest exchanges, by micro-batch
   std::vector<RankTimes> times_;
   RankTimes first_times_;  ///< of the first member of a stage, before its latest composed jobs
   Time first_host_waits_;

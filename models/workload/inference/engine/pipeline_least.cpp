@@ -1,13 +1,24 @@
 // The least time that the jobs of a pass may take: when the links of a stage are free of others (stage_sends.h).
 #include "workload/inference/engine/pipeline.h"
+
+#include <algorithm>
+
 #include "workload/program/program_clock.h"
 
 namespace railyard::workload::inference {
 
 Pipeline::LeastTimes Pipeline::least_times(const Pass& pass) const {
   LeastTimes least;
-  for (const std::vector<Pass::Step>& steps : pass.layers) {
+  for (std::size_t kind = 0; kind < pass.layers.size(); ++kind) {
+    const std::vector<Pass::Step>& steps = pass.layers[kind];
     LeastTimes::OfLayer& layer = least.layers.emplace_back();
+    if (pass.is_divided()) {
+      for (const std::vector<Pass::Step>& half : pass.halves[kind])
+        for (const Pass::Step& step : half)
+          if (step.kernels != nullptr) layer.all += workload::least_time(step.kernels);
+      layer.after_attention = layer.all;
+      continue;
+    }
     Time attention, mlp;  // of the last kernels
     for (const Pass::Step& step : steps) {
       if (step.kernels == nullptr) continue;
@@ -59,6 +70,8 @@ Time Pipeline::least_time(const Fields& f) const {
   if (f.what == kHead) return least.head;
   if (f.what == kDraft) return least.after_draft[f.layer];
   if (f.what == kEmbedding) return least.stages[f.stage].all;
+  // One of the micro-batches may have begun the next layer.
+  if (pass_of(f).is_divided()) return least.after[std::min(f.layer + 1u, grid_.model().layers - 1)];
   const LeastTimes::OfLayer& layer = least.layers[grid_.model().kind(f.layer)];
   return (f.what == kMlp ? layer.mlp : layer.attention) + least.after[f.layer];
 }

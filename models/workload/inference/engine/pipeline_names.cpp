@@ -49,6 +49,9 @@ std::string Pipeline::name(std::uint64_t arguments) const {
                        : fmt::format("P_Rank_PP[{}]_TP[{}]_{}", stage, tp, unit);
       break;
   }
+  const bool of_half = f.what == kDispatch || f.what == kCombine || f.what == kAttentionReduce ||
+                       f.what == kMlpReduce || f.what == kScatterTokens || f.what == kGatherTokens || f.what == kLaunch;
+  if (of_half && pass.is_divided(layer)) name += fmt::format("_Half[{}]", std::uint32_t{f.half});
   if (pass.request != Pass::kOnly) name += fmt::format("_Req[{}]", pass.request);
   return name + suffix_;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transformer/routing.h"
+#include "workload/inference/engine/micro_batch_rules.h"
 #include "workload/inference/engine/speculation_spec.h"
 #include "workload/inference/scheduler/replica_choice.h"
 
@@ -86,6 +87,7 @@ struct ServingRules {
   ReplicaRule prefill_replica = ReplicaRule::least_load;  ///< the same of an instance that prefills for others
   transformer::ReplicaSum replica_sum = transformer::ReplicaSum::all_reduce;
   KvCopies kv_copies;
+  MicroBatchRules micro_batches;
   SpeculationRules speculation;
 
   /// An instance with these rules hands requests over as one with the others does.
