@@ -143,6 +143,7 @@ std::uint32_t Executor::begin_run(Communicator& communicator, const collective::
   Run& run = runs_[number];
   run.jobs.assign(communicator.size(), nullptr);
   run.label = label;
+  run.rank = communicator.rank(0).number;
   run.client = &client;
   run.course = nullptr;
   run.collective = &collectives_.acquire();
@@ -312,7 +313,7 @@ void Executor::on_collective_done(collective::Collective& collective) {
   if (collective.status() == Status::ok && (recorded == Recorded::detail || recorded == Recorded::stage)) {
     JobRecord record;
     record.label = run.label;
-    record.rank = run.jobs.front()->rank().number;
+    record.rank = run.rank;
     record.start = collective.first_entry();
     record.end = fabric_.now();
     record.queued = collective.last_entry() - collective.first_entry();

@@ -162,6 +162,7 @@ class Executor final : private collective::CollectiveClient {
     std::vector<std::uint32_t> ready;  ///< members that wait for the others to enter with them
     collective::Collective* collective = nullptr;
     JobLabel label;
+    std::uint32_t rank = 0;  ///< of the first member
     JobClient* client = nullptr;
     PassCourse* course = nullptr;  ///< null: every member has a job of its own
   };

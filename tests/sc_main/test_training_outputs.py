@@ -157,6 +157,15 @@ def test_an_interrupted_step_has_no_time(tmp_path):
     assert not {"step_s", "tokens_per_s", "mfu", "bubble_fraction"} & set(metrics) and metrics["kernels_s"] > 0
 
 
+def test_a_row_of_a_transfer_names_the_rank_that_sends(trained):
+    rank_at = {(row["pp"], row["tp"], row["dp"]): row["rank"] for row in rows(trained / "ranks.csv")}
+    sent = [row for row in rows(trained / "jobs.csv") if row["name"].startswith("PP_")]
+    assert len(sent) == 2 * 8 * 2  # activations and gradients of the micro-batches of two replicas, on two ranks each
+    for row in sent:
+        place = tuple(row["name"].split(f"{what}[")[1].split("]")[0] for what in ("FromP", "TP", "DP"))
+        assert row["rank"] == rank_at[place], row
+
+
 def test_places_of_ranks_follow_the_order(trained):
     places = [(int(row["pp"]), int(row["dp"]), int(row["tp"])) for row in rows(trained / "ranks.csv")]
     assert places == [(p, d, t) for p in range(2) for d in range(2) for t in range(2)]

@@ -11,7 +11,7 @@ namespace railyard::test {
 inline std::string results_text(const Records& records, const transport::Fabric& fabric) {
   std::string text;
   for (const JobRow& r : records.all)
-    text += fmt::format("{} {} {} {} {}\n", r.name(), r.start.fs(), r.end.fs(), r.queued.fs(), r.bytes);
+    text += fmt::format("{} {} {} {} {} {}\n", r.name(), r.rank, r.start.fs(), r.end.fs(), r.queued.fs(), r.bytes);
   for (const transport::Device* device : fabric.devices())
     for (std::uint32_t p = 0; p < device->ports(); ++p) {
       const transport::PortCounters& c = device->port(PortId(p)).counters;
