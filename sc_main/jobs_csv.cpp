@@ -12,6 +12,7 @@ void JobsCsv::open(const std::string& path, JobsLevel level) {
   if (level == JobsLevel::none) return;
   out_ = std::make_unique<OutputFile>(path);
   out_->print("name,kind,rank,start_s,end_s,queued_s,bytes\n");
+  rows_.emplace(*out_);
 }
 
 bool JobsCsv::takes(execution::Recorded recorded) const {
@@ -21,10 +22,14 @@ bool JobsCsv::takes(execution::Recorded recorded) const {
 void JobsCsv::on_job(const execution::JobRecord& r) {
   if (next_ != nullptr) next_->on_job(r);
   if (!out_ || (level_ == JobsLevel::stage && r.label.recorded() == execution::Recorded::detail)) return;
-  out_->print("{},{},{},{},{},{},{}\n", r.name(), r.kind(), r.rank, exact_seconds(r.start), exact_seconds(r.end),
-              exact_seconds(r.queued), r.bytes);
+  rows_->add(r.end, r.rank,
+             fmt::format("{},{},{},{},{},{},{}\n", r.name(), r.kind(), r.rank, exact_seconds(r.start),
+                         exact_seconds(r.end), exact_seconds(r.queued), r.bytes));
 }
 
-void JobsCsv::close() { out_.reset(); }
+void JobsCsv::close() {
+  rows_.reset();
+  out_.reset();
+}
 
 }  // namespace railyard

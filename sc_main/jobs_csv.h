@@ -2,11 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "execution/job_record.h"
 #include "sc_main/command_line.h"
-#include "sc_main/output_file.h"
+#include "sc_main/ordered_rows.h"
 
 namespace railyard {
 
@@ -26,6 +27,7 @@ class JobsCsv : public execution::JobSink {
  private:
   JobsLevel level_ = JobsLevel::none;
   std::unique_ptr<OutputFile> out_;
+  std::optional<OrderedRows> rows_;
   execution::JobSink* next_ = nullptr;
 };
 

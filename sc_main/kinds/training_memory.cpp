@@ -15,18 +15,22 @@ MemoryTable::MemoryTable(const std::string& path, const MemoryPlan& plan, Traini
   file_.print(
       "time_s,rank,event,slot,weights_bytes,gradients_bytes,optimizer_bytes,gathered_bytes,activations_bytes,"
       "recomputed_bytes,software_bytes,total_bytes\n");
-  for (std::uint32_t r = 0; r < mesh_.size(); ++r) on_memory(r, step.memory().held(r), true);
+  for (std::uint32_t r = 0; r < mesh_.size(); ++r) file_.print("{}", row(r, step.memory().held(r), true));
   step.memory().add_listener(*this);
 }
 
 void MemoryTable::on_memory(std::uint32_t rank, const HeldMemory& held, bool claims) {
+  rows_.add(held.at, rank, row(rank, held, claims));
+}
+
+std::string MemoryTable::row(std::uint32_t rank, const HeldMemory& held, bool claims) const {
   const std::uint32_t p = mesh_.coordinate(rank, Dimension::pp);
   const PeakMemory& plan = plan_.peak(p);
   const std::string slot = held.slot.namer != nullptr ? held.slot.name() : "";
-  file_.print("{:.15f},{},{},{},{},{},{},{},{},{},{},{}\n", held.at.seconds(), rank, claims ? "claim" : "release", slot,
-              plan.state.weights + plan.narrow_weights, plan.state.gradients,
-              plan.state.optimizer + held.gradient_copies, held.gathered, held.activations + held.staged,
-              held.recomputed, plan.reserved, plan_.fixed(p) + held.total());
+  return fmt::format("{:.15f},{},{},{},{},{},{},{},{},{},{},{}\n", held.at.seconds(), rank,
+                     claims ? "claim" : "release", slot, plan.state.weights + plan.narrow_weights, plan.state.gradients,
+                     plan.state.optimizer + held.gradient_copies, held.gathered, held.activations + held.staged,
+                     held.recomputed, plan.reserved, plan_.fixed(p) + held.total());
 }
 
 void write_memory_peak(const std::string& path, const MemoryPlan& plan, const TrainingStep& step) {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sc_main/output_file.h"
+#include "sc_main/ordered_rows.h"
 #include "workload/training/run/training_step.h"
 
 namespace railyard {
@@ -17,10 +17,12 @@ class MemoryTable final : private workload::training::MemoryListener {
 
  private:
   void on_memory(std::uint32_t rank, const workload::training::HeldMemory& held, bool claims) override;
+  std::string row(std::uint32_t rank, const workload::training::HeldMemory& held, bool claims) const;
 
   const workload::training::MemoryPlan& plan_;
   const workload::Mesh& mesh_;
   OutputFile file_;
+  OrderedRows rows_{file_};
 };
 
 /// @pre the run is over
