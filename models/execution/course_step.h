@@ -15,18 +15,19 @@ struct CourseStep {
   Communicator* communicator = nullptr;              ///< of the collective; its members are the ranks of the course
   const collective::CollectiveSpec* spec = nullptr;  ///< of the collective; outlives the course
   JobLabel label;                                    ///< its namer's of_member() names the kernels of a rank
-  std::uint32_t launches = 0;                        ///< of the host, before its kernels
-  std::uint64_t turn = 0;                            ///< of the collective, in the calendar; set by the course
+  Time launched = {};  ///< when the host has launched it, after the begin of its launches; zero: it is not waited for
+  std::uint64_t turn = 0;  ///< of the collective, in the calendar: Executor::take_turn()
 };
 
-/// Launches of the host, one after the other, in one job of its stream.
+/// Launches of a host, one after the other, in one job of its stream.
 struct CourseLaunches {
-  Rank* host = nullptr;
+  Rank* host = nullptr;  ///< null: all were over long ago
   gpu::Stream* stream = nullptr;
-  Time each;
-  std::uint32_t count = 0;  ///< 0: none
+  Time takes;               ///< the job
+  Time before;              ///< launches before the job's begin
+  std::uint32_t count = 0;  ///< of launches in the job
   JobLabel label;
-  std::vector<JobRef> after;
+  std::vector<JobRef> after = {};
 };
 
 }  // namespace railyard::execution

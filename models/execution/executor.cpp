@@ -80,7 +80,7 @@ void Executor::release(Job& job) {
 }
 
 void Executor::depend(Job& job, const JobRef& on) {
-  if (on.job == nullptr || on.job->generation_ != on.generation) return;  // already done
+  if (is_done(on)) return;
   job.wait_for_one_more();
   on.job->dependents_.add(job);
 }
@@ -160,23 +160,28 @@ collective::ReuseTable* Executor::reuse_of(const Communicator& communicator) {
   return crosses->second ? nullptr : table;
 }
 
-void Executor::course(Communicator& communicator, const std::vector<CourseStep>& steps, const CourseLaunches& launches,
-                      JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after) {
+void Executor::course(Communicator& communicator, const std::vector<CourseStep>& steps,
+                      const std::vector<CourseLaunches>& launches, JobClient& client, std::vector<JobRef>& jobs,
+                      const std::vector<JobRef>& after, CourseMemory* memory) {
   if (free_courses_.empty()) free_courses_.push_back(courses_.emplace_back(std::make_unique<PassCourse>()).get());
   PassCourse& course = *free_courses_.back();
   free_courses_.pop_back();
-  course.prepare(*this, communicator, steps, launches.each, client);
+  course.prepare(*this, communicator, steps, client, memory);
   std::vector<Job*> all;
   for (std::uint32_t m = 0; m < communicator.size(); ++m) {
     all.push_back(&acquire(Job::Kind::kernel, communicator.rank(m), communicator.stream(m), {}, client));
     course.add(*all.back());
   }
-  if (launches.count != 0) {
-    Job& host = acquire(Job::Kind::host, *launches.host, *launches.stream, launches.label, client);
-    host.duration_ = launches.each * launches.count;
-    host.course_ = &course;
-    composed_ += launches.count - 1;
-    push(host, launches.after);
+  for (const CourseLaunches& all : launches) {
+    if (all.host == nullptr) {
+      course.add_host(Time());
+      continue;
+    }
+    Job& host = acquire(Job::Kind::host, *all.host, *all.stream, all.label, client);
+    host.duration_ = all.takes;
+    course.add_host(host, all.before);
+    composed_ += all.count - 1;
+    push(host, all.after);
   }
   const std::vector<JobRef> waits = after;  // `jobs` may be the same list as `after`
   jobs.clear();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "execution/communicator.h"
+#include "execution/course_memory.h"
 #include "execution/course_step.h"
 #include "execution/job.h"
 #include "execution/job_listener.h"
@@ -65,10 +66,18 @@ class Executor final : private collective::CollectiveClient {
   void collective(Communicator& communicator, const collective::CollectiveSpec& spec, const JobLabel& label,
                   JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after = {});
   /// Emits one job for every member of a communicator that takes these steps (pass_course.h). @pre !not_composed(communicator)
+  /// @param steps  each collective has taken its turn
+  /// @param launches  none, of one host for all members, or of a host for each
   /// @param jobs   set to the members' jobs
   /// @param after  as for a collective, before the first step
-  void course(Communicator& communicator, const std::vector<CourseStep>& steps, const CourseLaunches& launches,
-              JobClient& client, std::vector<JobRef>& jobs, const std::vector<JobRef>& after);
+  /// @param memory  of earlier courses of the communicator with the same chains of kernels; null: none
+  void course(Communicator& communicator, const std::vector<CourseStep>& steps,
+              const std::vector<CourseLaunches>& launches, JobClient& client, std::vector<JobRef>& jobs,
+              const std::vector<JobRef>& after, CourseMemory* memory = nullptr);
+  /// Of the collective of a step, as if it were emitted now.
+  void take_turn(CourseStep& step) {
+    step.turn = fabric_.calendar().take_turns(collective::Collective::turns(step.communicator->group()));
+  }
   /// Why no pass of these ranks can be composed, so that jobs are to be emitted; null: it may be.
   const char* not_composed(const Communicator& communicator);
   /// Counts a pass on a stage that has not been composed.
@@ -90,6 +99,8 @@ class Executor final : private collective::CollectiveClient {
                  const std::vector<JobRef>& after = {}) {
     return exchange_side(communicator, exchange, false, label, client, after);
   }
+  /// Also if there is no job.
+  static bool is_done(const JobRef& of) { return of.job == nullptr || of.job->generation_ != of.generation; }
   /// Writes a row for a unit of work that consists of several jobs.
   void record(const JobRecord& record) { sink_.on_job(record); }
 

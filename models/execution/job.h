@@ -95,8 +95,9 @@ class Dependents {
 
 /// Kernels of a rank, and the collective before them, which did not run, because their pass was composed.
 struct ComposedPart {
-  bool has_collective;  ///< false: other kernels end at `ended`, and so `entered`
+  bool has_collective;  ///< false: other kernels end at `ended`, and so `began` and `entered`
   bool has_kernels;     ///< false: another collective follows at once
+  Time began;           ///< the collective, on this rank: it waits for the others
   Time entered;         ///< all members entered the collective
   Time ended;           ///< its end on this rank
   Time begun, done;     ///< of the kernels

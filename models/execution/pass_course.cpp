@@ -14,23 +14,24 @@ constexpr std::uint32_t kNoStep = ~0u;
 }  // namespace
 
 void PassCourse::prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps,
-                         Time launch, JobClient& client) {
+                         JobClient& client, CourseMemory* memory) {
   executor_ = &executor;
   communicator_ = &communicator;
   client_ = &client;
   steps_ = steps;
-  launch_ = launch;
-  launches_begun_.reset();
+  hosts_.clear();
   members_.clear();
   left_ = 0;
   is_composed_ = false;
   open_step_ = kNoStep;
-  kernels_.clear();
-  replays_.clear();
-  // All of them now, as collectives that are emitted take them.
-  for (CourseStep& step : steps_)
-    if (step.spec != nullptr)
-      step.turn = executor.fabric().calendar().take_turns(collective::Collective::turns(step.communicator->group()));
+  own_.clear();
+  memory_ = memory != nullptr ? memory : &own_;
+}
+
+void PassCourse::add_host(Job& job, Time before) {
+  job.course_ = this;
+  job.member_ = static_cast<std::uint32_t>(hosts_.size());
+  hosts_.push_back({std::nullopt, before});
 }
 
 void PassCourse::add(Job& job) {
@@ -48,6 +49,7 @@ void PassCourse::take(Job& job) {
     job.kind_ = Job::Kind::collective;
     job.collective_ = executor_->runs_[open(job.step_)].collective;
     job.bytes_ = step.spec->bytes;
+    job.chain_.reset();
     return;
   }
   job.kind_ = Job::Kind::kernel;
@@ -70,9 +72,20 @@ std::uint32_t PassCourse::open(std::uint32_t number) {
 
 // -- Steps, one after the other
 
-Time PassCourse::launched(std::uint32_t step) const {
-  if (steps_[step].launches == 0) return Time();
-  return launches_begun_ ? *launches_begun_ + launch_ * steps_[step].launches : Time::max();
+Time PassCourse::launched(std::uint32_t step, std::uint32_t member) const {
+  if (hosts_.empty() || steps_[step].launched == Time()) return Time();
+  const Host& host = hosts_[hosts_.size() == 1 ? 0 : member];
+  return host.begun ? *host.begun + steps_[step].launched : Time::max();
+}
+
+bool PassCourse::launch_together() const {
+  const Time now = executor_->fabric().now();
+  Time last;
+  for (const CourseStep& step : steps_) last = later(last, step.launched);
+  const auto is_over = [&](const Host& host) { return host.begun && *host.begun + last <= now; };
+  return std::all_of(hosts_.begin(), hosts_.end(), is_over) ||
+         std::all_of(hosts_.begin(), hosts_.end(),
+                     [&](const Host& host) { return host.begun == hosts_.front().begun; });
 }
 
 void PassCourse::wait(std::uint32_t member, Time until) {
@@ -89,12 +102,13 @@ bool PassCourse::may_begin(Job& job) {
   const Time now = executor_->fabric().now();
   if (job.kind_ == Job::Kind::host) {
     job.course_ = nullptr;
-    launches_begun_ = now;
+    Host& host = hosts_[job.member_];
+    host.begun = since(now, host.before);
     for (std::uint32_t m = 0; m < members_.size(); ++m)
-      if (members_[m].waits) wait(m, launched(members_[m].job->step_));
+      if (members_[m].waits && (hosts_.size() == 1 || m == job.member_)) wait(m, launched(members_[m].job->step_, m));
     return true;
   }
-  const Time launched = this->launched(job.step_);
+  const Time launched = this->launched(job.step_, job.member_);
   if (launched > now) {
     wait(job.member_, launched);
     return false;
@@ -135,8 +149,8 @@ bool PassCourse::goes_on(Job& job) {
 
 std::optional<PassCourse::Begin> PassCourse::begin_of(const Replay& after, std::uint32_t member, Time replayed,
                                                       Time begun) {
-  if (begun == replayed + after.done[member]) return kAtOnce;
-  if (begun > replayed + after.moved[member]) return kUndisturbed;
+  if (begun == replayed + after.done[member]) return CourseMemory::kAtOnce;
+  if (begun > replayed + after.moved[member]) return CourseMemory::kUndisturbed;
   return std::nullopt;
 }
 
@@ -170,20 +184,25 @@ void PassCourse::stop_keeping(Member& member) {
 
 PassCourse::Kernels& PassCourse::kernels_of(std::uint32_t step, const Replay& after) {
   const gpu::KernelChain* const chain = steps_[step].kernels->get();
-  for (Kernels& kernels : kernels_)
+  for (Kernels& kernels : memory_->kernels)
     if (kernels.chain == chain && kernels.after == after.known->recording.get()) return kernels;
-  Kernels& kernels = kernels_.emplace_back();
+  Kernels& kernels = memory_->kernels.emplace_back();
   kernels.chain = chain;
   kernels.after = after.known->recording.get();
   kernels.members.resize(members_.size());
   return kernels;
 }
 
+bool PassCourse::is_alone() const {
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return member.job->rank().gpu->sms().has_only(member.job->claim_); });
+}
+
 bool PassCourse::may_foresee() const {
   const gpu::SmArray& first = members_.front().job->rank().gpu->sms();
   return std::all_of(members_.begin(), members_.end(), [&first](const Member& member) {
     const gpu::SmArray& sms = member.job->rank().gpu->sms();
-    return sms.is_like(first) && sms.has_only(member.job->claim_);
+    return sms.is_like(first) && sms.is_without_traffic();
   });
 }
 
@@ -211,12 +230,12 @@ const PassCourse::Kept* PassCourse::known(const Part& part, Kernels& kernels, st
 
 PassCourse::Replay* PassCourse::replay(std::uint32_t number) {
   const collective::CollectiveSpec* const spec = steps_[number].spec;
-  for (Replay& replay : replays_)
+  for (Replay& replay : memory_->replays)
     if (replay.spec == spec) return &replay;
   const collective::KnownRecording* const known =
       communicator_->reuse()->find_own({spec->key(), std::vector<Time>(members_.size())});
   if (known == nullptr || !known->recording->apart) return nullptr;
-  Replay& replay = replays_.emplace_back();
+  Replay& replay = memory_->replays.emplace_back();
   replay.spec = spec;
   replay.known = known;
   replay.done.resize(members_.size());
@@ -245,13 +264,14 @@ std::optional<std::uint32_t> PassCourse::kernels_behind(std::uint32_t step) cons
 
 Time PassCourse::run_kernels(Part& part, std::uint32_t step, bool foresees) {
   const auto members = static_cast<std::uint32_t>(members_.size());
-  bool alike = foresees && part.replay->alike;
+  bool alike = foresees && part.replay->alike && launch_together();
   Time last = part.begin;
   for (std::uint32_t m = 0; m < (part.alike ? 1 : members); ++m) {
     Time ended = part.begin + part.replay->done[m];
     for (std::uint32_t k = 1; k <= part.kernels; ++k) {
       Kernels& kernels = kernels_of(step + k, *part.replay);
-      const Time begun = later(ended, launched(step + k));
+      const Time begun = later(ended, launched(step + k, m));
+      if (begun == Time::max()) return begun;
       const Kept* const kept = known(part, kernels, step + k, m, begun, foresees);
       if (kept == nullptr) return Time::max();
       if (m == 0)
@@ -260,7 +280,8 @@ Time PassCourse::run_kernels(Part& part, std::uint32_t step, bool foresees) {
       ended = begun + kept->took;
     }
     part.alike = alike;
-    last = later(last, ended);
+    nexts_.push_back(later(ended, launched(step + part.kernels + 1, m)));
+    last = later(last, nexts_.back());
   }
   return last;
 }
@@ -272,11 +293,14 @@ Time PassCourse::find_parts() {
   Time begin = executor_->fabric().now();
   parts_.clear();
   runs_.clear();
+  nexts_.clear();
   for (std::optional<std::uint32_t> kernels; (kernels = kernels_behind(step)); step += *kernels + 1) {
-    Part part{begin, replay(step), *kernels, runs_.size()};
+    Part part{begin, replay(step), *kernels, runs_.size(), nexts_.size()};
     if (part.replay == nullptr) break;
-    const Time next = run_kernels(part, step, foresees) + steps_[step + *kernels + 1].spec->launch;
-    if (next > until || next == Time::max()) break;
+    const Time last = run_kernels(part, step, foresees);
+    if (last == Time::max()) break;
+    const Time next = last + steps_[step + *kernels + 1].spec->launch;
+    if (next > until) break;
     parts_.push_back(part);
     begin = next;
   }
@@ -284,6 +308,7 @@ Time PassCourse::find_parts() {
 }
 
 bool PassCourse::compose(collective::Collective& collective) {
+  if (!is_alone()) return false;
   const Time begin = find_parts();
   if (parts_.empty()) return false;
   is_composed_ = true;
@@ -295,7 +320,7 @@ bool PassCourse::compose(collective::Collective& collective) {
   add_parts(from, to);
   for (const Part& part : parts_) ++part.replay->times;
   transport::Fabric& fabric = executor_->fabric();
-  for (Replay& replay : replays_) {
+  for (Replay& replay : memory_->replays) {
     const std::uint64_t times = std::exchange(replay.times, 0);
     if (times == 0) continue;
     const collective::Recording& recording = *replay.known->recording;
@@ -330,7 +355,8 @@ void PassCourse::add_parts(std::uint32_t from, std::uint32_t to) {
     member.after = nullptr;
     job.step_ = to;
     take(job);
-    job.reached_at_ = job.ready_at_ = job.begun_at_ = composed_.back().done;
+    job.reached_at_ = composed_.back().done;
+    job.ready_at_ = job.begun_at_ = next_;
     sms.move_claim(job.claim_, steps_[to].spec->channels, collective::cta_of(*steps_[to].spec), job.begun_at_);
     client_->on_composed(job, composed_, alike && !is_first ? &first : nullptr);
   }
@@ -341,7 +367,7 @@ void PassCourse::add_up(const Member& member, std::uint32_t from) {
   gpu::SmArray& sms = job.rank().gpu->sms();
   composed_.clear();
   // Beside its claim there may have been another one, which is over.
-  Time claimed = sms.claims_since(), entered = job.collective_->last_entry();
+  Time claimed = sms.claims_since(), began = job.begun_at_, entered = job.collective_->last_entry();
   for (const Part& part : parts_) {
     const collective::CollectiveSpec& spec = *steps_[from].spec;
     const Run* run = runs_.data() + part.runs + (part.alike ? 0 : std::size_t{job.member_} * part.kernels);
@@ -349,12 +375,13 @@ void PassCourse::add_up(const Member& member, std::uint32_t from) {
     if (&part != &parts_.front()) entered = part.begin - spec.launch;
     sms.add_claim(spec.channels, claimed, ended);
     claimed = ended;
-    if (part.kernels == 0) composed_.push_back({true, false, entered, ended, ended, ended});
+    if (part.kernels == 0) composed_.push_back({true, false, began, entered, ended, ended, ended});
     for (std::uint32_t k = 0; k < part.kernels; ++k, ++run) {
       sms.add(run->kept->log);
-      claimed = run->begun + run->kept->took;
-      composed_.push_back({k == 0, true, k == 0 ? entered : run->ended, run->ended, run->begun, claimed});
+      composed_.push_back({k == 0, true, k == 0 ? began : run->ended, k == 0 ? entered : run->ended, run->ended,
+                           run->begun, run->begun + run->kept->took});
     }
+    claimed = began = next_ = nexts_[part.nexts + (part.alike ? 0 : job.member_)];
     from += part.kernels + 1;
   }
 }

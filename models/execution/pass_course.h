@@ -1,13 +1,13 @@
 // The jobs of a pass on one stage, as one job for each rank: kernels of every rank, a collective of all, and so on. The
-// ranks take these steps one after the other, exactly as if each were a job of its own. Kernels may wait for the host, which
-// launches them at regular intervals.
+// ranks take these steps one after the other, exactly as if each were a job of its own. Steps may wait for a host, which
+// launches them one after the other: one host for all ranks, or one for each.
 //
 // A course is also composed: where it is certain that nobody else uses the links or memories of its ranks until later
 // (collective/reuse.h), and the collectives and kernels that follow are known, they are added in a plain loop, and the ranks
 // go on at the collective after them. A run gives the same results either way. Composition begins where a recorded
 // collective would be replayed, with all members in it. From there to the begin of the next collective:
 //
-//   members end the collective as recorded; each runs its kernels; the next one begins when the last member has entered
+//   members end the collective as recorded; each runs its kernels; the next one begins when the last member has come to it
 //
 // Kernels that begin after the last message of a collective at their member are foreseen if the GPUs are alike and nothing
 // else runs there. Others, which follow a collective at once, are known when the course has run them before, after a replay
@@ -19,13 +19,12 @@
 // Where details are asked for (listeners, rows of all jobs), generators emit jobs instead: Executor::not_composed().
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
 #include "execution/communicator.h"
+#include "execution/course_memory.h"
 #include "execution/course_step.h"
 
 namespace railyard::execution {
@@ -33,8 +32,14 @@ namespace railyard::execution {
 class PassCourse final : private transport::CalendarClient {
  public:
   /// @param steps  at least one
-  void prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps, Time launch,
-               JobClient& client);
+  /// @param memory  null: of this course alone
+  void prepare(Executor& executor, Communicator& communicator, const std::vector<CourseStep>& steps, JobClient& client,
+               CourseMemory* memory);
+  /// The job of the launches of a host: of all members, or of the next one.
+  /// @param before  launches before it began
+  void add_host(Job& job, Time before);
+  /// A host that began its launches at this instant; they were over long ago.
+  void add_host(Time begun) { hosts_.push_back({begun, {}}); }
   /// A member's job, which takes the first step.
   void add(Job& job);
   void take(Job& job);
@@ -48,42 +53,21 @@ class PassCourse final : private transport::CalendarClient {
   bool compose(collective::Collective& collective);
 
  private:
-  /// Kernels of a member as they ran.
-  struct Kept {
-    Time took;
-    double speed = 1;  ///< of the GPU
-    gpu::SmLog log;
-    bool is_complete = false;
-    bool operator==(const Kept& other) const {
-      return took == other.took && speed == other.speed && is_complete == other.is_complete && log == other.log;
-    }
-  };
-  /// When kernels began: at once after a replay, or when no more messages of it took memory bandwidth.
-  enum Begin : std::size_t { kAtOnce, kUndisturbed, kBegins };
-  struct Kernels {
-    const gpu::KernelChain* chain = nullptr;
-    const collective::Recording* after = nullptr;
-    std::vector<std::array<Kept, kBegins>> members;
-    std::array<bool, kBegins> alike{};  ///< what the first member has kept is true for all
-    bool is_foreseen = false;
-    Kept foreseen;  ///< without messages, on each member
-  };
-  /// A recording of a collective of the course, with times after its begin.
-  struct Replay {
-    const collective::CollectiveSpec* spec = nullptr;
-    const collective::KnownRecording* known = nullptr;
-    std::vector<Time> done;   ///< by member
-    std::vector<Time> moved;  ///< by member: last change of the traffic of its memory
-    bool alike = false;       ///< both are the same for all members
-    std::uint64_t times = 0;
+  using Kept = KeptKernels;
+  using Begin = CourseMemory::Begin;
+  using Kernels = CourseMemory::Kernels;
+  using Replay = CourseMemory::Replay;
+  struct Host {
+    std::optional<Time> begun;  ///< its launches; none: not yet
+    Time before;                ///< launches before its job
   };
   struct Member {
     Job* job = nullptr;
-    bool waits = false;             ///< for the host
-    const Replay* after = nullptr;  ///< of the step before; null: not replayed
-    Time replayed;                  ///< its begin
-    Kept* keeps = nullptr;          ///< the kernels that it runs now are being kept
-    Begin begin = kAtOnce;          ///< of these
+    bool waits = false;                   ///< for the host
+    const Replay* after = nullptr;        ///< of the step before; null: not replayed
+    Time replayed;                        ///< its begin
+    Kept* keeps = nullptr;                ///< the kernels that it runs now are being kept
+    Begin begin = CourseMemory::kAtOnce;  ///< of these
   };
   /// A collective and the steps of kernels after it, up to the next collective.
   struct Part {
@@ -91,6 +75,7 @@ class PassCourse final : private transport::CalendarClient {
     Replay* replay = nullptr;
     std::uint32_t kernels = 0;  ///< steps
     std::size_t runs = 0;       ///< of the first member, in runs_; those of the others follow, unless all are alike
+    std::size_t nexts = 0;      ///< the same, in nexts_
     bool alike = false;
   };
   /// A step of kernels on a member.
@@ -99,15 +84,19 @@ class PassCourse final : private transport::CalendarClient {
     const Kept* kept = nullptr;
   };
 
-  /// When the host has launched a step; max: not known yet.
-  Time launched(std::uint32_t step) const;
+  /// When the host of a member has launched a step; max: not known yet.
+  Time launched(std::uint32_t step, std::uint32_t member) const;
+  /// Whether hosts launch each step that is left for all members at the same instant, or before now.
+  bool launch_together() const;
   void wait(std::uint32_t member, Time until);
   void on_event(std::uint32_t tag, std::uint64_t member) override;
   void keep(Member& member);
   void stop_keeping(Member& member);
   /// The kernels of this step, after this recording.
   Kernels& kernels_of(std::uint32_t step, const Replay& after);
-  /// Whether kernels of all members take the same time after the open collective, and nothing else runs there.
+  /// Whether nothing else runs on the GPUs of the members, beside the open collective.
+  bool is_alone() const;
+  /// Whether kernels of all members take the same time after the open collective.
   bool may_foresee() const;
   /// What the kernels of this step do on each member without messages; null: not known.
   const Kept* foresee(Kernels& kernels, std::uint32_t step) const;
@@ -122,31 +111,32 @@ class PassCourse final : private transport::CalendarClient {
   std::uint32_t open(std::uint32_t step);
   /// Steps of kernels from the collective at this step to the next collective; none: no other one follows.
   std::optional<std::uint32_t> kernels_behind(std::uint32_t step) const;
-  /// Adds the kernels of a part, whose collective is at this step, to runs_. @return when the last member has ended them;
-  /// max: not known
+  /// Adds the kernels of a part, whose collective is at this step, to runs_, and the begins of the next collective to nexts_.
+  /// @return when the last member begins that one; max: not known
   Time run_kernels(Part& part, std::uint32_t step, bool foresees);
   /// Sets parts_: what can be composed from the open step on. @return the begin of the collective after them
   Time find_parts();
   /// Adds the parts to all members, from the open step on. They go on at the collective after them, at step `to`.
   void add_parts(std::uint32_t from, std::uint32_t to);
-  /// Adds them to the totals of a member's GPU. Sets composed_.
+  /// Adds them to the totals of a member's GPU. Sets composed_ and next_.
   void add_up(const Member& member, std::uint32_t from);
 
   Executor* executor_ = nullptr;
   Communicator* communicator_ = nullptr;
   JobClient* client_ = nullptr;
   std::vector<CourseStep> steps_;
-  Time launch_;
-  std::optional<Time> launches_begun_;
+  std::vector<Host> hosts_;  ///< none, one for all members, or one for each
   std::vector<Member> members_;
   std::uint32_t left_ = 0;  ///< members that are not over
   bool is_composed_ = false;
   std::uint32_t open_step_ = 0, open_run_ = 0;  ///< the latest collective that a member has reached
-  std::deque<Kernels> kernels_;
-  std::deque<Replay> replays_;
+  CourseMemory own_;
+  CourseMemory* memory_ = &own_;
   std::vector<Part> parts_;
   std::vector<Run> runs_;
+  std::vector<Time> nexts_;  ///< when members begin the collective after a part; it runs when the last one has begun
   std::vector<ComposedPart> composed_;
+  Time next_;  ///< when the member begins the collective after the parts
 };
 
 }  // namespace railyard::execution

@@ -142,8 +142,10 @@ class SmArray : private transport::CalendarClient {
   bool keep(SmLog& log);
   /// @return whether a chain that began after keep() was alone until now
   bool stop_keeping();
-  /// Whether nothing but this claim is on the array, or takes memory bandwidth.
+  /// Whether nothing but this claim is on the array.
   bool has_only(Slot claim) const;
+  /// Whether no message takes memory bandwidth until another one begins.
+  bool is_without_traffic() const { return source_ != nullptr && source_->is_quiet(); }
   /// What a chain would add to the totals if it ran alone, without traffic.
   /// @param took  set to its time
   /// @return false: rounding of its times would matter, and the log is not valid

@@ -1,4 +1,5 @@
-"""Training with replayed collectives against the same with every collective simulated: random steps, whose results must be the same bytes.
+"""Training with replayed collectives and composed slots against the same with every collective simulated: random steps, whose results must be
+the same bytes.
 
 Dense models and mixtures, tensor, sequence, pipeline, context, expert and data parallelism on one or two servers, every kind of schedule, virtual stages, overlap of
 products, transfers and gradients with kernels, divided states and weights, copies in host memory, recomputation, slow links and GPUs.
@@ -79,8 +80,9 @@ def step(rng: random.Random, gpus: int, experts: bool) -> dict:
 class Compared(compared.Compared):
     def __init__(self, folder: pathlib.Path, executable: pathlib.Path, patience_s: float, limit_memory: bool) -> None:
         # A timeline shows the messages of every collective.
-        super().__init__(folder, executable, patience_s, limit_memory, {"replayed": [], "simulated": ["--timeline"]})
+        super().__init__(folder, executable, patience_s, limit_memory, {"replayed": ["--jobs", "stage"], "simulated": ["--jobs", "stage", "--timeline"]})
 
     def outcome(self, figures: dict) -> str:
         share = figures["replayed_transactions"] / max(1, figures["transactions"])
-        return "equal, nothing replayed" if share == 0 else "equal, much replayed" if share > MOST_REPLAYED else "equal, some replayed"
+        composed = ", slots composed" if figures.get("passes", {}).get("composed") else ""
+        return ("equal, nothing replayed" if share == 0 else "equal, much replayed" if share > MOST_REPLAYED else "equal, some replayed") + composed

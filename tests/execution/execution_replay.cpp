@@ -225,15 +225,19 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
     std::vector<execution::CourseStep> steps;
     for (std::uint32_t l = 0; l < kLayers; ++l) {
       if (beside.other_kernels) steps.push_back({&kernels[1], nullptr, nullptr, bench.label(kSteps + 2 * l)});
-      steps.push_back({&kernels[l % 2], nullptr, nullptr, bench.label(kSteps + 2 * l), beside.host ? l + 1 : 0});
+      steps.push_back(
+          {&kernels[l % 2], nullptr, nullptr, bench.label(kSteps + 2 * l), beside.host.value_or(Time()) * (l + 1)});
       steps.push_back({nullptr, &four, &reduce, bench.label(kSteps + 2 * l + 1)});
       if (beside.in_parts) steps.push_back({nullptr, &pairs, &by_pairs, bench.label(kSteps + 2 * kLayers)});
     }
     std::vector<JobRef> last;
     gpu::Stream& host = ranks[0]->stream(2);
     if (bench.executor.not_composed(four) == nullptr) {
-      const execution::CourseLaunches launches{
-          ranks[0], &host, beside.host.value_or(Time()), beside.host ? kLayers : 0, bench.label(kSteps - 1), {}};
+      for (execution::CourseStep& step : steps)
+        if (step.spec != nullptr) bench.executor.take_turn(step);
+      std::vector<execution::CourseLaunches> launches;
+      if (beside.host)
+        launches.push_back({ranks[0], &host, *beside.host * kLayers, {}, kLayers, bench.label(kSteps - 1)});
       bench.executor.course(four, steps, launches, bench, last, {});
     } else {
       for (const execution::CourseStep& step : steps) {
@@ -241,7 +245,7 @@ PassOutcome pass_beside(const Beside& beside, bool compose) {
           bench.collective(*step.communicator, *step.spec, static_cast<std::uint32_t>(step.label.arguments));
           continue;
         }
-        const JobRef launched = step.launches != 0
+        const JobRef launched = step.launched != Time()
                                     ? bench.executor.host(*ranks[0], host, *beside.host, bench.label(kSteps - 1), bench)
                                     : JobRef();
         for (Rank* rank : ranks)
@@ -329,6 +333,7 @@ BOOST_AUTO_TEST_CASE(who_uses_a_gpu_amid_a_composed_pass_without_saying_so_ends_
     for (std::uint32_t l = 0; l < 20; ++l) {
       steps.push_back({&kernels, nullptr, nullptr, bench.label(2)});
       steps.push_back({nullptr, &four, &reduce, bench.label(3)});
+      bench.executor.take_turn(steps.back());
     }
     std::vector<JobRef> last;
     bench.executor.course(four, steps, {}, bench, last, {});

@@ -1,5 +1,5 @@
-// Collectives of a training step are replayed where nobody else begins to send over their links meanwhile, and everything is as if
-// all had been simulated: random mappings, schedules, overlaps and events.
+// Collectives of a training step are replayed where nobody else begins to send over their links meanwhile, slots are composed, and
+// everything is as if all had been simulated: random mappings, schedules, overlaps and events.
 #include "base/random.h"
 #include "sc_main/kinds/training_run.h"
 #include "tests/support/job_bench.h"
@@ -18,19 +18,28 @@ namespace {
 struct Outcome {
   std::string text;  ///< all jobs, the counters of all ports, and the times of all ranks
   std::uint64_t transactions = 0, replayed = 0;
+  std::uint64_t jobs = 0, composed = 0, slots_composed = 0;
 };
+
+enum class Way { simulated, replayed, with_all_jobs, composed };  ///< the last two without rows of a slot's jobs
 
 class TrainedTwice : private FreshKernel {
  public:
-  static Outcome run(const Scenario& scenario, bool replay) { return TrainedTwice(scenario, replay).outcome_; }
+  static Outcome run(const Scenario& scenario, Way way) { return TrainedTwice(scenario, way).outcome_; }
 
  private:
-  TrainedTwice(const Scenario& scenario, bool replay) : simulation_(scenario, records_) {
-    if (!replay) simulation_.workload().executor().simulate_every_collective();
+  TrainedTwice(const Scenario& scenario, Way way) : simulation_(scenario, records_) {
+    workload::Executor& executor = simulation_.workload().executor();
+    records_.takes_details = way == Way::simulated || way == Way::replayed;
+    if (way == Way::simulated) executor.simulate_every_collective();
+    if (way == Way::with_all_jobs) executor.simulate_every_pass("of the test");
     simulation_.run([](Time) { return true; });
     const auto& step = static_cast<TrainingRun&>(simulation_.workload()).step();
     BOOST_TEST_REQUIRE(step.done());
     std::string& text = outcome_.text;
+    // At one instant, jobs of several ranks end in any order.
+    std::stable_sort(records_.all.begin(), records_.all.end(),
+                     [](const auto& a, const auto& b) { return std::pair(a.end, a.rank) < std::pair(b.end, b.rank); });
     text = results_text(records_, simulation_.fabric());
     for (std::uint32_t r = 0; r < step.mesh().size(); ++r) {
       const RankAccount& a = step.account(r);
@@ -41,6 +50,9 @@ class TrainedTwice : private FreshKernel {
     }
     outcome_.transactions = simulation_.fabric().hop_transactions();
     outcome_.replayed = simulation_.fabric().replayed_transactions();
+    outcome_.jobs = executor.jobs();
+    outcome_.composed = executor.composed_jobs();
+    outcome_.slots_composed = executor.composed_passes();
   }
 
   Records records_;
@@ -83,9 +95,13 @@ BOOST_AUTO_TEST_CASE(training_runs_with_replays_as_without) {
     if (often(6)) sets.push_back("events=[{at_us: 900, link: node0.gpu1.pcie, rate_ratio: 0.5}]");
     BOOST_TEST_CONTEXT("trial " << trial << ": " << platform << fmt::format(" {}", fmt::join(sets, " "))) {
       const Scenario scenario = training_scenario(sets, platform);
-      const Outcome simulated = TrainedTwice::run(scenario, false), with_replays = TrainedTwice::run(scenario, true);
+      const Outcome simulated = TrainedTwice::run(scenario, Way::simulated),
+                    with_replays = TrainedTwice::run(scenario, Way::replayed);
       BOOST_TEST((with_replays.text == simulated.text));
       BOOST_TEST(simulated.replayed == 0u);
+      if (trial % 2 == 0)
+        BOOST_TEST(
+            (TrainedTwice::run(scenario, Way::composed).text == TrainedTwice::run(scenario, Way::with_all_jobs).text));
       transactions += with_replays.transactions;
       replayed += with_replays.replayed;
     }
@@ -102,11 +118,31 @@ BOOST_AUTO_TEST_CASE(all_but_the_ends_of_slots_are_replayed_beside_a_pipeline) {
         training_scenario({"workload.tp=4", "workload.pp=2", "workload.seq_tokens=2048", "workload.global_batch=16",
                            "workload.sequence_parallel=true", "fabric.fidelity=" + fidelity},
                           "dgx_h100"),
-        true);
+        Way::replayed);
     BOOST_TEST_MESSAGE("replayed " << static_cast<double>(outcome.replayed) /
                                           static_cast<double>(outcome.transactions));
     BOOST_TEST(static_cast<double>(outcome.replayed) > 0.8 * static_cast<double>(outcome.transactions));
   }
+}
+
+// Forward slots; in backward slots, collectives run beside kernels. In an eager step, kernels of some layers wait for the host.
+BOOST_AUTO_TEST_CASE(slots_are_composed_as_if_all_their_jobs_ran) {
+  constexpr std::uint64_t kSlots = 16 * 2;  // forward, of two stages with one tensor-parallel group each
+  for (const std::string fidelity : {"train", "fluid"})
+    for (const std::string launch : {"graph", "eager"}) BOOST_TEST_CONTEXT(fidelity << ", " << launch) {
+        const Scenario scenario = training_scenario(
+            {"workload.tp=4", "workload.pp=2", "workload.seq_tokens=2048", "workload.global_batch=16",
+             "workload.sequence_parallel=true", "fabric.fidelity=" + fidelity, "workload.launch=" + launch},
+            "dgx_h100");
+        const Outcome composed = TrainedTwice::run(scenario, Way::composed),
+                      with_all_jobs = TrainedTwice::run(scenario, Way::with_all_jobs);
+        BOOST_TEST((composed.text == with_all_jobs.text));
+        BOOST_TEST(with_all_jobs.composed == 0u);
+        BOOST_TEST_MESSAGE("jobs " << composed.jobs << ", composed " << composed.composed << ", slots "
+                                   << composed.slots_composed);
+        BOOST_TEST(composed.slots_composed >= kSlots * 9 / 10);
+        BOOST_TEST(composed.composed * 5 > with_all_jobs.jobs);
+      }
 }
 
 // Two ranks: the first has kernels of 5 us and of 9 us, the second one of 7 us.

@@ -37,21 +37,63 @@ JobRef RankPrograms::kernels_beside(std::uint32_t rank, std::size_t stream, cons
 
 void RankPrograms::collective(Communicator& communicator, const collective::CollectiveSpec& spec,
                               const JobLabel& label) {
-  const std::vector<Rank*>& members = communicator.ranks();
+  for (const Rank* rank : communicator.ranks()) wait_for(rank->number, launch(rank->number, 1));
+  start(communicator, spec, label, waits_of(communicator));
+  emitted(communicator);
+}
+
+std::vector<JobRef> RankPrograms::waits_of(const Communicator& communicator) const {
   std::size_t longest = 0;
-  for (const Rank* rank : members) wait_for(rank->number, launch(rank->number, 1));
-  for (const Rank* rank : members) longest = std::max(longest, states_[rank->number].waits.size());
+  for (const Rank* rank : communicator.ranks()) longest = std::max(longest, states_[rank->number].waits.size());
   std::vector<JobRef> after;
   for (std::size_t n = 0; n < longest; ++n)
-    for (const Rank* rank : members) {
+    for (const Rank* rank : communicator.ranks()) {
       const std::vector<JobRef>& waits = states_[rank->number].waits;
       after.push_back(n < waits.size() ? waits[n] : JobRef());
     }
-  start(communicator, spec, label, after);
-  for (std::size_t m = 0; m < members.size(); ++m) {
-    states_[members[m]->number].last = jobs_[m];
-    states_[members[m]->number].waits.clear();
+  return after;
+}
+
+void RankPrograms::emitted(const Communicator& communicator) {
+  for (std::uint32_t m = 0; m < communicator.size(); ++m) {
+    State& state = states_[communicator.rank(m).number];
+    state.last = jobs_[m];
+    state.waits.clear();
   }
+}
+
+void RankPrograms::course(Communicator& communicator, std::vector<execution::CourseStep>& steps,
+                          const std::vector<std::uint32_t>& launches, execution::CourseMemory& memory) {
+  Time launched, least;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kernels != nullptr) least += least_time(*steps[i].kernels);
+    if (launches[i] == 0 || !host_launches()) continue;
+    launched += launch_time(launches[i]);
+    steps[i].launched = launched;
+  }
+  std::vector<execution::CourseLaunches> hosts;
+  for (Rank* rank : communicator.ranks()) {
+    State& state = states_[rank->number];
+    state.clock.add(least);
+    if (launched == Time()) continue;
+    const Time takes = add_to_host(state, launched);
+    if (takes == Time()) {
+      hosts.emplace_back();
+      continue;
+    }
+    ++live_;
+    hosts.push_back({rank, &rank->stream(host_.stream), takes, launched - takes,
+                     static_cast<std::uint32_t>(steps.size()), host_.label(rank->number)});
+  }
+  executor_.course(communicator, steps, hosts, client_, jobs_, waits_of(communicator), &memory);
+  live_ += static_cast<std::int64_t>(jobs_.size() * steps.size());
+  emitted(communicator);
+}
+
+void RankPrograms::composed(std::uint32_t rank, std::uint32_t steps, Time least, Time next) {
+  live_ -= steps;
+  states_[rank].clock.end(least);
+  states_[rank].clock.begin(next);
 }
 
 const std::vector<JobRef>& RankPrograms::start(Communicator& communicator, const collective::CollectiveSpec& spec,
@@ -170,19 +212,20 @@ void RankPrograms::host_waited(std::uint32_t rank) {
   state.queued = Time();
 }
 
-JobRef RankPrograms::take_host(std::uint32_t rank, Time duration) {
-  if (!host_launches() || duration == Time()) return {};
-  State& state = states_[rank];
-  const Time now = executor_.fabric().now();
-  Time takes = duration;
+Time RankPrograms::add_to_host(State& state, Time duration) {
   if (state.waits_left > 0) {
     state.queued += duration;
-  } else {
-    const Time before = later(state.launched, now);
-    state.launched += duration;
-    if (state.launched <= now) return {};  // launched long ago
-    takes = state.launched - before;
+    return duration;
   }
+  const Time now = executor_.fabric().now(), before = later(state.launched, now);
+  state.launched += duration;
+  return since(state.launched, before);
+}
+
+JobRef RankPrograms::take_host(std::uint32_t rank, Time duration) {
+  if (!host_launches() || duration == Time()) return {};
+  const Time takes = add_to_host(states_[rank], duration);
+  if (takes == Time()) return {};
   Rank& r = *ranks_[rank];
   ++live_;
   return executor_.host(r, r.stream(host_.stream), takes, host_.label(rank), client_);

@@ -59,6 +59,14 @@ class RankPrograms {
   void collective(Communicator& communicator, collective::Operation operation, Bytes bytes, const JobLabel& label) {
     collective(communicator, communicator.choose(operation, bytes), label);
   }
+  /// Kernels and collectives of a communicator's members, one after the other, as if each step were emitted by kernels() or
+  /// collective(); but the executor may compose them. @pre as Executor::course()
+  /// @param launches  of the host, by step
+  void course(Communicator& communicator, std::vector<execution::CourseStep>& steps,
+              const std::vector<std::uint32_t>& launches, execution::CourseMemory& memory);
+  /// Steps of a course have been composed on a rank. @param least  times of their kernels: least_time()
+  /// @param next  begin of the step after them
+  void composed(std::uint32_t rank, std::uint32_t steps, Time least, Time next);
   /// Kernels beside the programs, in another stream of the rank.
   JobRef kernels_beside(std::uint32_t rank, std::size_t stream, const gpu::SharedChain& chain, const JobLabel& label,
                         const std::vector<JobRef>& after);
@@ -136,6 +144,12 @@ class RankPrograms {
   bool is_of_program(const Job& job) const { return &job.stream() == &ranks_[job.rank().number]->stream(compute_); }
   NextSends* announced(const Communicator& communicator);
   Time launch_time(std::uint32_t kernels) const { return Time::seconds(kernels * host_.launch_us * 1e-6); }
+  /// Of work of a host: how long it still takes. Zero: it was over long ago.
+  Time add_to_host(State& state, Time duration);
+  /// Jobs for which the members' programs wait, as Executor::collective() takes them.
+  std::vector<JobRef> waits_of(const Communicator& communicator) const;
+  /// The members have emitted these jobs of their programs.
+  void emitted(const Communicator& communicator);
 
   std::vector<Rank*> ranks_;
   const std::size_t compute_;

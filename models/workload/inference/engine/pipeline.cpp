@@ -116,6 +116,7 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
     of_spec = &ranks;
     if (composes) {
       steps_.push_back({nullptr, &ranks, spec, label(what, 0, layer, is_last)});
+      executor_.take_turn(steps_.back());
       return;
     }
     executor_.collective(ranks, *spec, label(what, 0, layer, is_last), *this, last);
@@ -132,11 +133,16 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
   std::vector<JobRef> waits;  // of the course
   if (composes && first) waits = incoming;
   if (composes && first && p == 0) waits.insert(waits.end(), tp, prepared);
-  execution::CourseLaunches launches;
+  std::vector<execution::CourseLaunches> launches;
   if (composes && pass.launch != Time()) {
     Rank& host = grid_.rank(p, 0);
-    launches = {&host, &host.stream(Grid::kHost), pass.launch, course_layers, label(kLaunch, 0, 0, false), {}};
-    if (p > 0) launches.after.push_back(prepared);
+    launches.push_back({&host,
+                        &host.stream(Grid::kHost),
+                        pass.launch * course_layers,
+                        {},
+                        course_layers,
+                        label(kLaunch, 0, 0, false)});
+    if (p > 0) launches.back().after.push_back(prepared);
     ++state(number).host_left;
   }
   if (pass.is_divided()) emit_turns(number, last);
@@ -162,8 +168,9 @@ void Pipeline::emit_stage(std::uint32_t number, std::uint32_t p, std::vector<Job
       }
       const What what = is_mlp ? kMlp : kAttention;
       if (composes) {
-        const bool waits = launches.count != 0 && &step == &steps.front();
-        steps_.push_back({&step.kernels, nullptr, nullptr, label(what, 0, layer, is_last), waits ? l + 1 : 0});
+        const bool waits = !launches.empty() && &step == &steps.front();
+        steps_.push_back(
+            {&step.kernels, nullptr, nullptr, label(what, 0, layer, is_last), waits ? pass.launch * (l + 1) : Time()});
         first = false;
         continue;
       }

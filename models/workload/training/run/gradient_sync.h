@@ -60,6 +60,10 @@ class GradientSync {
   bool has_deferred_head(const GradientBucket& bucket) const;
   /// A forward slot waits for the weights of a layer that are being gathered.
   void wait_for_weights(std::uint32_t rank, std::uint32_t layer);
+  /// Whether all updated weights of a rank have arrived.
+  bool has_weights(std::uint32_t rank) const {
+    return std::all_of(gathered_[rank].begin(), gathered_[rank].end(), execution::Executor::is_done);
+  }
   /// Reduces the buckets of a virtual stage, or of all; that of a deferred head comes last.
   /// @param ends  the jobs that produce a layer's last gradients; ranks without one: their last job
   void reduce(std::uint32_t pipeline_rank, std::optional<std::uint32_t> stage, const LayerEnds& ends);

@@ -30,11 +30,14 @@ void RankAccount::divide_wait(Time now, std::uint32_t waited_for) {
       add(i.begun);
       add(i.ended);
     }
+  if (launching_since_) add(*launching_since_);
   std::sort(cuts.begin(), cuts.end());
   for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
     const Time from = cuts[c], to = cuts[c + 1];
     const auto covers = [&](const Interval& i) { return i.begun <= from && i.ended >= to; };
-    TimeSum* part = std::any_of(launches_.begin(), launches_.end(), covers) ? &host_ : &bubble_;
+    const bool launches =
+        (launching_since_ && *launching_since_ <= from) || std::any_of(launches_.begin(), launches_.end(), covers);
+    TimeSum* part = launches ? &host_ : &bubble_;
     for (const Interval& i : beside_) {
       if ((waited_for & bit(i.traffic)) == 0 || !covers(i)) continue;
       part = &exposed_[number(i.traffic)];

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -27,8 +28,14 @@ class RankAccount {
 
   /// A transfer beside the compute stream was under way from `begun` until now.
   void transferred(TrafficClass traffic, Time begun, Time now, std::uint32_t tag = kNoTag);
-  /// The host prepared a kernel from `begun` until now.
+  /// The host prepared something for the stream from `begun` until now.
   void launched(Time begun, Time now) { launches_.push_back({begun, now, TrafficClass::tp, kNoTag}); }
+  /// The host begins to launch kernels.
+  void begin_launches(Time now) { launching_since_ = now; }
+  void end_launches(Time now) {
+    launched(*launching_since_, now);
+    launching_since_.reset();
+  }
   /// The compute stream begins a job at `now`, after it waited for transfers of these classes.
   /// @param waited_for  one bit for each class, by number
   void begin(Time now, std::uint32_t waited_for);
@@ -63,6 +70,7 @@ class RankAccount {
   std::array<TimeSum, kTrafficClasses.size()> exposed_, transfers_;
   std::vector<Tagged> tagged_;
   std::vector<Interval> beside_, launches_;  ///< since the last job of the compute stream ended
+  std::optional<Time> launching_since_;
 };
 
 }  // namespace railyard::workload::training

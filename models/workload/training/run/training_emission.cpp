@@ -169,7 +169,12 @@ void TrainingStep::end_slot(Emission& e) {
 
 void TrainingStep::emit_slot(std::uint32_t p, std::uint32_t index) {
   Emission slot = begin_slot(p, index);
-  while (!slot.ended()) emit_next_step(slot);
+  if (!slot.completes && !slot.before_head && may_compose(p, index)) {
+    emit_courses(p, index);
+    slot.next = slot.plan.steps.size();
+  } else {
+    while (!slot.ended()) emit_next_step(slot);
+  }
   end_slot(slot);
 }
 

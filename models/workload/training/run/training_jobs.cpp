@@ -185,6 +185,13 @@ const char* TrainingJobs::kind(std::uint64_t arguments) const {
   }
 }
 
+std::uint64_t TrainingJobs::of_member(std::uint64_t arguments, std::uint32_t member) const {
+  auto f = JobLabel::fields_of<Fields>(arguments);
+  if (f.what != kKernels) return arguments;
+  f.rank = mesh_.moved(static_cast<std::uint32_t>(f.rank), Dimension::tp, member);
+  return JobLabel::of(*this, f).arguments;
+}
+
 Recorded TrainingJobs::recorded(std::uint64_t arguments) const {
   switch (JobLabel::fields_of<Fields>(arguments).what) {
     case kHost:

@@ -114,6 +114,8 @@ class TrainingJobs : public JobNamer {
   std::string work(std::uint64_t arguments) const override;
   const char* kind(std::uint64_t arguments) const override;
   Recorded recorded(std::uint64_t arguments) const override;
+  /// Kernels of the ranks of a tensor-parallel group, from those of its first rank.
+  std::uint64_t of_member(std::uint64_t arguments, std::uint32_t member) const override;
 
   const TrainingSpec& spec_;
   const Schedule& schedule_;

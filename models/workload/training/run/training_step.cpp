@@ -169,22 +169,14 @@ void TrainingStep::on_job_begun(const Job& job) {
   const std::uint32_t r = job.rank().number;
   programs_.begun(job, announced_for(job));
   if (divided_ != nullptr) check_order(f, r);
+  if (f.what == Jobs::kHost || f.what == Jobs::kHostWait) accounts_[r].begin_launches(executor_.fabric().now());
   if (&job.stream() != &mesh_.rank(r).stream(kCompute)) return;
-  constexpr std::uint32_t kTpBit = RankAccount::bit(TrafficClass::tp), kPpBit = RankAccount::bit(TrafficClass::pp),
-                          kDpBit = RankAccount::bit(TrafficClass::dp), kCpBit = RankAccount::bit(TrafficClass::cp),
-                          kOffloadBit = RankAccount::bit(TrafficClass::offload);
+  constexpr std::uint32_t kPpBit = RankAccount::bit(TrafficClass::pp), kDpBit = RankAccount::bit(TrafficClass::dp);
   std::uint32_t waits = 0;
   if (f.what == Jobs::kNorm || f.what == Jobs::kSharedGradients || f.what == Jobs::kTiedGradients) waits = kDpBit;
   if (f.what == Jobs::kOptimizer) waits = spec_.grad_norm == GradientNorm::post_validation ? kDpBit | kPpBit : kDpBit;
-  if (f.what == Jobs::kKernels || f.what == Jobs::kCollective) {
-    waits = f.first ? kPpBit : kTpBit | kCpBit;
-    if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
-    if (spec_.schedule.overlap_pairs) waits |= RankAccount::bit(TrafficClass::ep);
-    const Slot& slot = jobs_.slot_of(f);
-    if (slot.kind == SlotKind::forward && slot.micro_batch == 0) waits |= kDpBit;  // weights are being gathered
-    if (activations_ != nullptr) waits |= kOffloadBit;
-  }
-  if (f.what == Jobs::kOptimizer && optimizer_ != nullptr) waits |= kOffloadBit;
+  if (f.what == Jobs::kKernels || f.what == Jobs::kCollective) waits = waits_before(f);
+  if (f.what == Jobs::kOptimizer && optimizer_ != nullptr) waits |= RankAccount::bit(TrafficClass::offload);
   if (f.what == Jobs::kAddGradient) waits = RankAccount::bit(TrafficClass::weights);
   accounts_[r].begin(executor_.fabric().now(), waits);
   if (f.what == Jobs::kOptimizer) memory_.begin_optimizer(r, job.label(), executor_.fabric().now());
@@ -197,6 +189,18 @@ void TrainingStep::on_job_begun(const Job& job) {
   Progress& progress = progress_[coordinate(r, Dimension::pp)];
   progress.wanted = std::max<std::uint32_t>(progress.wanted, f.slot + 1 + kSlotsAhead);
   emit();
+}
+
+std::uint32_t TrainingStep::waits_before(const Jobs::Fields& f) const {
+  std::uint32_t waits = f.first ? RankAccount::bit(TrafficClass::pp)
+                                : RankAccount::bit(TrafficClass::tp) | RankAccount::bit(TrafficClass::cp);
+  if (spec_.zero_stage == 3 || divided_ != nullptr) waits |= RankAccount::bit(TrafficClass::weights);
+  if (spec_.schedule.overlap_pairs) waits |= RankAccount::bit(TrafficClass::ep);
+  const Slot& slot = jobs_.slot_of(f);
+  if (slot.kind == SlotKind::forward && slot.micro_batch == 0)
+    waits |= RankAccount::bit(TrafficClass::dp);  // weights are being gathered
+  if (activations_ != nullptr) waits |= RankAccount::bit(TrafficClass::offload);
+  return waits;
 }
 
 void TrainingStep::check_order(const Jobs::Fields& f, std::uint32_t rank) {
@@ -253,7 +257,7 @@ void TrainingStep::account(const Job& job) {
       account.end_collective(now, Jobs::class_of(jobs_.step_of(f).group), job.collective()->last_entry(), false);
       break;
     case Jobs::kHost:
-    case Jobs::kHostWait: account.launched(job.begun_at(), now); break;
+    case Jobs::kHostWait: account.end_launches(now); break;
     case Jobs::kExpertGather:
     case Jobs::kLayerGather: account.transferred(TrafficClass::weights, job.collective()->last_entry(), now); break;
     case Jobs::kNarrowShard:

@@ -21,6 +21,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "workload/linear/emission.h"
@@ -149,7 +150,15 @@ class TrainingStep final : private JobClient {
   void emit_ring(std::uint32_t pipeline_rank, std::uint32_t index, std::uint32_t detail, const SlotStep& step);
   std::uint32_t coordinate(std::uint32_t rank, Dimension d) const { return mesh_.coordinate(rank, d); }
 
+  /// Whether the steps of a slot may be composed (execution/pass_course.h).
+  bool may_compose(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// The steps of a slot, as a course of each tensor-parallel group.
+  void emit_courses(std::uint32_t pipeline_rank, std::uint32_t index);
+  /// Classes of transfers for which a job of a slot may have waited: bits of RankAccount.
+  std::uint32_t waits_before(const TrainingJobs::Fields& fields) const;
+
   void on_job_begun(const Job& job) override;
+  void on_composed(const Job& next, const std::vector<execution::ComposedPart>& parts, const Job* like) override;
   void on_job_done(const Job& job) override;
   /// With gtp. @throws std::logic_error if the job begins too early
   void check_order(const TrainingJobs::Fields& fields, std::uint32_t rank);
@@ -191,8 +200,10 @@ class TrainingStep final : private JobClient {
   std::vector<std::vector<SlotTimes>> last_step_;  ///< by pipeline rank; of its first rank
   std::vector<Progress> progress_;                 ///< by pipeline rank
   std::vector<RankAccount> accounts_;
-  GradientSync::LayerEnds ends_before_head_;  ///< of the layers of the virtual stage with the deferred head
-  std::uint32_t ended_ = 0;                   ///< pipeline ranks whose slots of this step are all emitted
+  GradientSync::LayerEnds ends_before_head_;            ///< of the layers of the virtual stage with the deferred head
+  std::unordered_map<const SlotPlan*, bool> is_plain_;  ///< whether its slots may be composed
+  std::unordered_map<const Communicator*, execution::CourseMemory> course_memories_;
+  std::uint32_t ended_ = 0;  ///< pipeline ranks whose slots of this step are all emitted
   std::uint64_t slots_done_ = 0;
   bool emitting_ = false;
   Time end_;
