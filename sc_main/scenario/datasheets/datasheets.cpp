@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu/kernels/device_terms.h"
+#include "sc_main/scenario/datasheets/connector_record.h"
 #include "sc_main/scenario/datasheets/engine_record.h"
 #include "sc_main/scenario/datasheets/gpu_record.h"
 #include "sc_main/scenario/datasheets/kernel_record.h"

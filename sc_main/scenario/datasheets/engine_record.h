@@ -120,8 +120,6 @@ void add_graphs(Record<Graphs>& r) {
 
 /// @param doc  of the time
 Record<collective::EagerCall> eager_call_record(const char* doc);
-/// A connector of KV (platforms/datasheets/connectors).
-Record<workload::inference::KvConnector> connector_record();
 Record<EngineSheet> engine_record();
 /// Refuses an entry of a list that never counts, because an earlier one applies wherever it does.
 /// @throws InputError at the entry. @param root  of the sheet, for positions

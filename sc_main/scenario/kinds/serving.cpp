@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sc_main/scenario/datasheets/connector_record.h"
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "sc_main/scenario/kinds/experts.h"
 #include "sc_main/scenario/kinds/host.h"
