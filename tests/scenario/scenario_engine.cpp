@@ -2,6 +2,8 @@
 #define BOOST_TEST_MODULE scenario_engine
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+
 #include "sc_main/scenario/datasheets/datasheets.h"
 #include "tests/scenario/scenario_support.h"
 #include "workload/bench/collective_spec.h"
@@ -60,8 +62,11 @@ BOOST_AUTO_TEST_CASE(faulty_files_are_refused) {
   const auto says = [](const std::string& text, const std::string& part) {
     BOOST_TEST(text.find(part) != std::string::npos, text);
   };
-  says(refusal("    - {us: 41}", "  eager_cal: []\n"),
-       "mine.yaml:68:3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)");
+  const std::string call = "    - {us: 41}", sheet = text_of(kSource + "/platforms/datasheets/engines/sglang-0.5.yaml");
+  const auto line = 1 + std::count(sheet.begin(), sheet.begin() + static_cast<std::ptrdiff_t>(sheet.find(call)), '\n');
+  says(refusal(call, "  eager_cal: []\n"),
+       "mine.yaml:" + std::to_string(line) +
+           ":3: error: all_reduce.eager_cal: unknown key (did you mean 'eager_call'?)");
   says(refusal("    - {cpus: [grace],", "    - {cpus: [graze], us: 72}\n"),
        "all_reduce.eager_call.1.cpus.0: unknown value 'graze'; accepted: xeon_cascade_lake, xeon_ice_lake, "
        "xeon_sapphire_rapids, xeon_emerald_rapids, epyc_rome, epyc_milan, epyc_genoa, epyc_turin, grace (did you mean "
