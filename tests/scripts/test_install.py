@@ -57,7 +57,8 @@ def test_the_server_is_there_for_the_command_and_its_pages(prefix, tmp_path):
 
 def built(prefix, folder, name):
     """The executable of an example, built in an empty folder."""
-    succeed("cmake", "-S", ROOT / "examples" / name, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0", cwd=folder)
+    # Ninja builds the project, so it is there; make may not be.
+    succeed("cmake", "-G", "Ninja", "-S", ROOT / "examples" / name, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-O0", cwd=folder)
     succeed("cmake", "--build", folder, cwd=folder)
     return folder / name
 
